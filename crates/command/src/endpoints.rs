@@ -13,7 +13,7 @@ use crate::output::escaped;
 /// How long one member is asked.
 const MEMBERS_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long each of several is asked.
-const ASK_EACH: Duration = Duration::from_secs(2);
+const ENDPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Members of the cluster.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ impl Endpoints {
             None => known.members.iter().map(|member| member.addr.clone()).collect(),
         };
         let mut best = (rank(endpoint, &known), known);
-        for (address, answer) in ask_all(&addresses, ASK_EACH).await {
+        for (address, answer) in ask_all(&addresses, ENDPOINT_CALL_TIMEOUT).await {
             let Ok(answer) = answer else { continue };
             let Ok(members) = serde_json::from_slice::<Members>(&answer.body) else { continue };
             let rank = rank(address, &members);
@@ -81,7 +81,7 @@ impl Endpoints {
         let mut failures = Vec::new();
         let mut found: Option<(&String, Members)> = None;
         let several = self.endpoints.len() > 1;
-        let patience = if several { patience.min(ASK_EACH) } else { patience };
+        let patience = if several { patience.min(ENDPOINT_CALL_TIMEOUT) } else { patience };
         for (endpoint, answer) in ask_all(&self.endpoints, patience).await {
             let members = answer.map_err(|error| error.to_string()).and_then(|answer| {
                 serde_json::from_slice::<Members>(&answer.body)

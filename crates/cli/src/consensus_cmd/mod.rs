@@ -1,4 +1,4 @@
-//! `esker consensus`: what consensus logs alone have.
+//! `esker consensus`: the commands that only consensus logs have.
 
 mod dump;
 mod renumber;

@@ -16,10 +16,10 @@ use esker_command::exit::{Failure, Outcome, complain};
 pub struct DirectoryArguments {
     /// The directory of a log, a key-value store, a consensus log, many of them, or a node
     pub dir: PathBuf,
-    /// The key of one of many consensus logs [default: all of them]
+    /// The key of one of many consensus logs; without it, all of them, but `repair` needs it
     #[arg(long)]
     pub key: Option<String>,
-    /// The keyspace of a key-value store [default: all of them]
+    /// The keyspace of a key-value store, for `stat`; the other commands work on all keyspaces
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
 }
@@ -38,7 +38,7 @@ impl DirectoryArguments {
             _ => return Ok(found),
         };
         if found.component == Component::Log {
-            // Nothing that can be read has another fault, and no component either.
+            // A directory that cannot be read is reported as such: its flags are not the fault.
             ReadOnlyLog::open(&found.path).map_err(|error| Failure::from_log(&error, &self.dir))?;
         }
         let is = found.component.described();

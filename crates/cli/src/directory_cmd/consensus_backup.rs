@@ -25,10 +25,14 @@ pub fn copy(
 ) -> Outcome {
     let done = match (from.component, key) {
         (Component::Manager, None) => copy_all(&from.path, to, command)?,
-        (Component::Manager, key) => copy_one(&consensus_dir::target(&from.path, key)?.dir, to)?,
-        _ => copy_one(&from.path, to)?,
+        (Component::Manager, key) => {
+            copy_one(&consensus_dir::target(&from.path, key)?.dir, to, command)?
+        }
+        _ => copy_one(&from.path, to, command)?,
     };
-    report(from.component, &done, command, as_json)?;
+    // The copy of one of many logs is a log alone.
+    let component = if key.is_some() { Component::Consensus } else { from.component };
+    report(component, &done, command, as_json)?;
     match done.skipped.len() {
         0 => Ok(()),
         1 => Err(Failure::corrupt("the copy is complete but for 1 snapshot, which is not whole")),
@@ -38,12 +42,12 @@ pub fn copy(
     }
 }
 
-fn copy_one(dir: &Path, to: &Path) -> Outcome<BackupSummary> {
-    backup_log(dir, to, &Options::default()).map_err(|error| explain(&error, dir, to))
+fn copy_one(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
+    backup_log(dir, to, &Options::default()).map_err(|error| explain(&error, dir, to, command))
 }
 
 fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
-    let failed = |error: Error| explain(&error, dir, to);
+    let failed = |error: Error| explain(&error, dir, to, command);
     let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
     let interrupted = signals::close_at_signal({
         let manager = manager.clone();
@@ -89,7 +93,7 @@ fn report(
 }
 
 /// The failure to copy, with its remedy.
-fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
+fn explain(error: &Error, dir: &Path, dest: &Path, command: CopyCommand) -> Failure {
     match error {
         Error::Log(esker_log::Error::Locked { .. }) => {
             let advice = "`LogManager::backup` copies many logs in the process that has them open";
@@ -105,10 +109,7 @@ fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
                           forgotten votes: let that node rejoin as a new member";
             Failure::from_consensus(error, dir).or_else(advice)
         }
-        Error::NotEmpty { .. } if is_unfinished(dest) => Failure::failed(format!(
-            "{} is an unfinished backup; delete it and back up again",
-            dest.display()
-        )),
+        Error::NotEmpty { .. } if is_unfinished(dest) => command.unfinished(dest, ""),
         Error::NotEmpty { .. } => Failure::failed(error.to_string()),
         _ => Failure::from_consensus(error, dir),
     }

@@ -21,6 +21,16 @@ impl CopyCommand {
         }
     }
 
+    /// The remedy for a destination that an earlier run left unfinished.
+    pub fn unfinished(self, dest: &Path, what: &str) -> Failure {
+        let (left, again) = match self {
+            Self::Backup => ("backup", "back up again"),
+            Self::Restore => ("restored copy", "restore again"),
+        };
+        let dest = dest.display();
+        Failure::failed(format!("{dest} is an unfinished {left}{what}; delete it and {again}"))
+    }
+
     /// The failure of a command that a signal ended.
     pub fn ended_by_signal(self, is_interrupt: bool) -> Failure {
         let what = if self == Self::Backup { "backup" } else { "restored copy" };

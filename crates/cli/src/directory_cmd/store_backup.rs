@@ -31,10 +31,9 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()
         )),
-        Error::NotEmpty { .. } if is_unfinished(to) => Failure::failed(format!(
-            "{} is an unfinished backup of a key-value store; delete it and back up again",
-            to.display()
-        )),
+        Error::NotEmpty { .. } if is_unfinished(to) => {
+            command.unfinished(to, " of a key-value store")
+        }
         Error::NotEmpty { .. } => Failure::failed(error.to_string()),
         _ => Failure::from_kv(&error, dir),
     })?;

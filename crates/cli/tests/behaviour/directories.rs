@@ -136,6 +136,7 @@ fn each_backup_is_restored() {
         let done = esker(&["restore", "--json"], &[&backup, &dir]).ok().json();
         assert_eq!(done["component"], name);
         let verified = json_lines(&esker(&["verify", "--json"], &[&dir]).ok());
+        assert_eq!(verified.len(), if name == "manager" { 2 } else { 1 });
         assert!(verified.iter().all(|line| line["component"] == name && line["sound"] == true));
         esker(&["restore"], &[&backup, &dir]).exits(if name == "log" { 0 } else { 1 });
     }
@@ -143,8 +144,24 @@ fn each_backup_is_restored() {
     assert_eq!(kv(&restored.join("kv"), &["get", "a"], b"").ok().text(), "1\n");
     for name in ["consensus", "manager"] {
         let stat = json_lines(&esker(&["stat", "--json"], &[&restored.join(name)]).ok());
+        assert_eq!(stat.len(), if name == "manager" { 2 } else { 1 });
         assert!(stat.iter().all(|line| line["read_only"] == "copied"), "{stat:?}");
         esker(&["consensus", "renumber"], &[&restored.join(name)]).ok();
+    }
+}
+
+/// Bug: the advice was to back up again.
+#[test]
+fn an_unfinished_restore_is_restored_again() {
+    let (_guard, root) = workdir();
+    create_all(&root);
+    for (name, component) in
+        [("kv", esker_kv::UNFINISHED_BACKUP), ("consensus", esker_consensus::UNFINISHED_BACKUP)]
+    {
+        let [backup, dir] = ["backup", "restored"].map(|to| root.join(format!("{name}-{to}")));
+        esker(&["backup"], &[&root.join(name), &backup]).ok();
+        esker_log::Log::builder(&dir).component(component).open().unwrap().close().unwrap();
+        esker(&["restore"], &[&backup, &dir]).exits(1).says(&["delete it and restore again"]);
     }
 }
 
@@ -161,7 +178,8 @@ fn one_of_many_logs_is_selected_by_its_key() {
     let stat = esker(&["stat", "--json", "--key", "users"], &[&dir]).ok().json();
     let users = PathBuf::from(stat["dir"].as_str().unwrap());
     let copy = root.join("copy");
-    esker(&["backup", "--key", "users"], &[&dir, &copy]).ok();
+    let copied = esker(&["backup", "--json", "--key", "users"], &[&dir, &copy]).ok().json();
+    assert_eq!(copied["component"], "consensus");
     assert_eq!(esker(&["stat", "--json"], &[&copy]).ok().json()["component"], "consensus");
 
     let segment = segments(&users).remove(0);
