@@ -5,12 +5,12 @@ use std::time::Duration;
 /// The promise of a policy: the writes that no crash takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// A crash takes no call that was answered.
+    /// Every call that was answered survives.
     NoLoss,
-    /// All calls but the last ones, at most this many.
+    /// All calls survive but the last ones, at most this many.
     Calls(u64),
-    /// All calls but those of this time before the crash.
+    /// All calls survive but those of this time before the crash.
     Age(Duration),
-    /// A crash takes no call that was explicitly made durable.
+    /// Only calls that were explicitly made durable survive.
     Nothing,
 }

@@ -11,7 +11,7 @@ use super::compare::stamp_value;
 use super::consensus_arguments::{BALLOT, consensus_options};
 use crate::log::log_arguments::After;
 use esker_command::exit::{Failure, Outcome};
-use esker_command::log_options::WritingArguments;
+use esker_command::log_options::IoArguments;
 use esker_command::output;
 
 /// Arguments of the hidden command.
@@ -26,7 +26,7 @@ pub struct ConsensusBuildArguments {
     #[arg(long, value_enum)]
     then: After,
     #[command(flatten)]
-    writing: WritingArguments,
+    io: IoArguments,
 }
 
 /// Accepts and commits, prints how many, and closes the log, or writes promises until it is killed.
@@ -37,7 +37,7 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         std::process::exit(esker_command::exit::Status::Failed as i32);
     });
     let failure = |error| Failure::from_consensus(&error, &arguments.dir);
-    let options = consensus_options(&arguments.writing, Mode::Volatile, true);
+    let options = consensus_options(&arguments.io, Mode::Volatile, true);
     let log = ConsensusLog::builder(&arguments.dir).options(options).open().map_err(failure)?;
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;

@@ -6,7 +6,7 @@ use clap::{Args, value_parser};
 use esker_consensus::{Ballot, Mode, Options};
 use serde_json::{Map, Value, json};
 
-use esker_command::log_options::WritingArguments;
+use esker_command::log_options::IoArguments;
 use esker_command::quantity;
 
 const EXAMPLES: &str = "\
@@ -72,13 +72,13 @@ pub struct ConsensusBenchArguments {
     #[arg(long, hide = true)]
     pub in_child: Option<PathBuf>,
     #[command(flatten)]
-    pub writing: WritingArguments,
+    pub io: IoArguments,
 }
 
 impl ConsensusBenchArguments {
     /// Returns the defaults, changed by flags.
     pub fn options(&self, mode: Mode, sync_on_commit: bool) -> Options {
-        consensus_options(&self.writing, mode, sync_on_commit)
+        consensus_options(&self.io, mode, sync_on_commit)
     }
 
     /// Returns the parameters that every figure reports.
@@ -106,10 +106,10 @@ pub fn insert_disk(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
     params.insert("dsync".into(), json!(log.dsync));
 }
 
-/// Returns the options that the flags for writing set.
-pub fn consensus_options(writing: &WritingArguments, mode: Mode, sync_on_commit: bool) -> Options {
+/// Returns the options that the flags for I/O set.
+pub fn consensus_options(io: &IoArguments, mode: Mode, sync_on_commit: bool) -> Options {
     let mut options = Options::default();
-    options.log = writing.io.options();
+    options.log = io.options();
     options.mode = mode;
     options.sync_on_commit = sync_on_commit;
     options

@@ -180,16 +180,16 @@ fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcom
     let failed = |what: &str| Failure::failed(format!("the process that builds the log {what}"));
     let of_io = |error: &std::io::Error| Failure::from_io("start the builder", error);
     let program = std::env::current_exe().map_err(|error| of_io(&error))?;
-    let writing = &arguments.writing;
+    let io = &arguments.io;
     let mut child = Command::new(program)
         .arg("consensus-build")
         .arg(dir)
         .arg(format!("--entries={}", arguments.entries))
         .arg(format!("--size={}", arguments.size))
         .arg(format!("--then={}", then.name()))
-        .arg(format!("--segment-size={}", writing.options().segment_size))
-        .arg(format!("--direct={}", writing.io.direct.name()))
-        .arg(format!("--dsync={}", writing.io.dsync.unwrap_or_default().name()))
+        .arg(format!("--segment-size={}", io.options().segment_size))
+        .arg(format!("--direct={}", io.direct.name()))
+        .arg(format!("--dsync={}", io.dsync.unwrap_or_default().name()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -52,7 +52,7 @@ pub(super) enum Count {
     Operation,
     /// As a read.
     Read,
-    /// The call has no effect.
+    /// Not numbered.
     Nothing,
 }
 

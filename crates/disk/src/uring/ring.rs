@@ -37,8 +37,8 @@ use crate::aligned::AlignedBuf;
 use crate::error::Op;
 use crate::file::BLOCK;
 
-/// Smaller transfers use one piece.
-const PIECE_BYTES_MIN: usize = 256 << 10;
+/// The size of a piece, at most, while fewer than the queue takes are needed.
+const PIECE_BYTES: usize = 256 << 10;
 /// Attempts at a transfer while a signal or a memory shortage rejects its first piece.
 const TURNED_AWAY: u32 = 64;
 /// How often the kernel may reject queued entries before the call fails.
@@ -234,7 +234,7 @@ impl Ring {
         if offset.checked_add(len as u64).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let pieces = len.div_ceil(PIECE_BYTES_MIN).clamp(1, self.in_flight);
+        let pieces = len.div_ceil(PIECE_BYTES).clamp(1, self.in_flight);
         let each = len.div_ceil(pieces).next_multiple_of(BLOCK).min(u32::MAX as usize / 2);
         let ranges = (0..pieces).map(|n| (n * each, each.min(len.saturating_sub(n * each))));
         let ranges = ranges.filter(|(at, len)| *at == 0 || *len > 0);

@@ -174,8 +174,8 @@ pub fn check_failed_state(
     let calls = [
         ("append", log.append(b"late")),
         ("try_append", log.try_append(b"late")),
-        ("append_batch", log.write(Append::records(&late)).map_err(Error::from)),
-        ("append_atomic", log.write(Append::records(&late).atomic()).map_err(Error::from)),
+        ("write", log.write(Append::records(&late)).map_err(Error::from)),
+        ("write (atomic)", log.write(Append::records(&late).atomic()).map_err(Error::from)),
         ("flush", log.barrier()),
     ];
     for (call, refused) in calls {

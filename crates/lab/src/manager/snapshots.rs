@@ -47,12 +47,12 @@ impl SimEnv {
         let superfluous = known.snapshots.superfluous(count);
         known.snapshots.removing(&superfluous);
         match guard.snapshots().keep(count) {
-            Err(error) => self.stop(&error, "keep_snapshots"),
+            Err(error) => self.stop(&error, "snapshots().keep"),
             Ok(removed) => {
                 let removed: Vec<_> = removed.iter().map(|slot| slot.0).collect();
                 ensure!(
                     removed == superfluous,
-                    "keep_snapshots({count}) removed {removed:?}, expected {superfluous:?}"
+                    "snapshots().keep({count}) removed {removed:?}, expected {superfluous:?}"
                 );
                 known.snapshots.removed(&removed);
                 self.covered(&guard)
