@@ -11,6 +11,7 @@ mod counts;
 mod experiment;
 mod mutate;
 mod mutations;
+mod public_api;
 mod soak;
 mod steps;
 mod tidy;
@@ -49,8 +50,10 @@ enum Command {
     Selftest,
     /// Run the tests of the features that packages have and the default build has not
     Features,
-    /// Build the API documentation; warnings are errors
+    /// Check the API documentation, and the lists of the public API; warnings are errors
     Doc,
+    /// Write the lists of the public API, crates/*/public-api.txt
+    Api,
     /// Check the rules of the project
     Tidy,
     /// Check licences, advisories and sources with cargo-deny, where it is installed
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Selftest => verify::run(&[Step::Selftest]),
         Command::Features => verify::run(&[Step::Features]),
         Command::Doc => verify::run(&[Step::Doc]),
+        Command::Api => workspace::root().and_then(|root| public_api::write(&root)),
         Command::Tidy => verify::run(&[Step::Tidy]),
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),

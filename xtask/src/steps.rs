@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use crate::counts::Counts;
-use crate::{tidy, workspace};
+use crate::{public_api, tidy, workspace};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -134,9 +134,11 @@ impl Step {
                 "settings",
             ])),
             Self::Doc => {
-                let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
-                command.env("RUSTDOCFLAGS", "-D warnings");
-                ended(command)
+                let documented = ended(public_api::rustdoc(root))?;
+                if !matches!(documented.verdict, Verdict::Ok) {
+                    return Ok(documented);
+                }
+                compared(root)
             }
             Self::Tidy => tidy::run(root).map(verdict),
             Self::Deny if !answers(cargo(&["deny", "--version"])) => {
@@ -152,6 +154,17 @@ impl Step {
             }
         }
     }
+}
+
+/// Whether the lists of the public API are those of the code.
+fn compared(root: &Path) -> Result<Outcome> {
+    let Some(stale) = public_api::compare(root)? else {
+        return Ok(skipped("public-api does not read the JSON of this compiler's rustdoc"));
+    };
+    for file in &stale {
+        println!("{} differs from the code; write it with: cargo xtask api", file.display());
+    }
+    Ok(verdict(stale.is_empty()))
 }
 
 fn verdict(passed: bool) -> Outcome {
