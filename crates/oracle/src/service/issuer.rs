@@ -16,12 +16,12 @@ use crate::service::advance_failures::AdvanceFailures;
 use crate::service::clock_state::ClockState;
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
-use crate::service::lease_issuer::{EpochStart, LeaseIssuer};
+use crate::service::issued_epochs::{EpochStart, IssuedEpochs};
 use crate::service::options::OracleOptions;
 use crate::service::span_target::SPAN_TARGET;
 
 pub(crate) struct Issuer {
-    leased: Arc<LeaseIssuer>,
+    issued: Arc<IssuedEpochs>,
     prover: Prover,
     options: OracleOptions,
     counters: Arc<Counters>,
@@ -36,15 +36,15 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new(
-        leased: Arc<LeaseIssuer>,
+        issued: Arc<IssuedEpochs>,
         options: OracleOptions,
         counters: Arc<Counters>,
         clock: Arc<ClockState>,
     ) -> Self {
-        let session = leased.node().log().maintenance().recovery().session;
-        let prover = Prover::new(Arc::clone(leased.node()));
+        let session = issued.node().log().maintenance().recovery().session;
+        let prover = Prover::new(Arc::clone(issued.node()));
         Self {
-            leased,
+            issued,
             prover,
             options,
             counters,
@@ -60,9 +60,9 @@ impl Issuer {
     ///
     /// Waits for as long as a quorum may still answer, and then up to `patience` for an advance.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
-        self.leased.check()?;
+        self.issued.check()?;
         // A proof compares the clocks: the first epoch needs that.
-        let leased = self.leased.term().filter(|_| self.reference.is_some());
+        let leased = self.issued.term().filter(|_| self.reference.is_some());
         let term = match leased {
             Some(term) => term,
             None => self.prover.prove().await?,
@@ -70,15 +70,15 @@ impl Issuer {
         if self.reference.is_none() {
             // How far a clock is believed depends on the last epoch, which this node may not have
             // applied yet.
-            self.leased.node().prove_leadership(patience).await?;
+            self.issued.node().prove_leadership(patience).await?;
         }
-        let owner = Owner { term, node: self.leased.node().id(), session: self.session };
+        let owner = Owner { term, node: self.issued.node().id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
             drop(self.finish_advance(patience).await);
         }
-        let current = self.leased.current().filter(|(current, _)| *current == owner);
+        let current = self.issued.current().filter(|(current, _)| *current == owner);
         let age = current.map_or(Duration::MAX, |(_, start)| start.at.elapsed());
-        if age > self.leased.epoch_age_max() {
+        if age > self.issued.epoch_age_max() {
             self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
             self.begin_advance(owner)?;
@@ -99,7 +99,7 @@ impl Issuer {
             return Err(OracleError::Unavailable(NodeError::TimedOut));
         }
         let last = self.last()?;
-        let clock = self.leased.node().clock().now();
+        let clock = self.issued.node().clock().now();
         let proposal = follow_at_once(clock, last).ok_or(OracleError::ClockTooHigh { clock })?;
         self.propose(owner, proposal);
         self.finish_advance(patience).await?;
@@ -111,7 +111,7 @@ impl Issuer {
 
     /// Hands out timestamps of this owner's epoch, if it has as many.
     pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
-        self.leased.take(owner, count)
+        self.issued.take(owner, count)
     }
 
     /// Takes a new epoch for this owner. Cancel safe.
@@ -121,18 +121,18 @@ impl Issuer {
         patience: Duration,
     ) -> Result<(), OracleError> {
         let began = Instant::now();
-        let before = self.leased.current().map(|(_, start)| start.epoch);
+        let before = self.issued.current().map(|(_, start)| start.epoch);
         // An advance that began earlier may be of another term.
         for _ in 0..2 {
             if self.advancing.is_none() {
                 self.begin_advance(owner)?;
             }
             let advanced = self.finish_advance(patience.saturating_sub(began.elapsed())).await;
-            let current = self.leased.current();
+            let current = self.issued.current();
             if current.is_some_and(|(ours, start)| ours == owner && Some(start.epoch) > before) {
                 return Ok(());
             }
-            self.leased.check()?;
+            self.issued.check()?;
             advanced?;
         }
         Err(OracleError::Unavailable(NodeError::Unknown))
@@ -149,7 +149,7 @@ impl Issuer {
 
     /// The last epoch. Fails if there is none after it.
     fn last(&self) -> Result<u64, OracleError> {
-        let epochs = self.leased.epochs();
+        let epochs = self.issued.epochs();
         if epochs.are_used_up() { Err(OracleError::NoEpochLeft) } else { Ok(epochs.last()) }
     }
 
@@ -157,13 +157,13 @@ impl Issuer {
         debug_assert!(self.advancing.is_none(), "one advance at a time is under way");
         self.report(proposal.step);
         let command = Advance { owner, wall: proposal.wall }.encode();
-        let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
+        let (issued, patience) = (Arc::clone(&self.issued), self.options.patience);
         let span = tracing::info_span!(target: SPAN_TARGET, "advance the epoch", owner.term);
         let advance = async move {
-            let answer = leased.node().propose(command, patience).await;
+            let answer = issued.node().propose(command, patience).await;
             // At once: the next request may come much later.
-            let taken_up = answer.and_then(|answer| leased.take_up(owner, &answer));
-            leased.renew();
+            let taken_up = answer.and_then(|answer| issued.take_up(owner, &answer));
+            issued.renew();
             taken_up
         };
         self.failures.begin();
@@ -173,7 +173,7 @@ impl Issuer {
     /// The epoch to propose.
     fn follow(&self) -> Result<EpochProposal, OracleError> {
         let last = self.last()?;
-        let own = self.leased.node().clock().now();
+        let own = self.issued.node().clock().now();
         let clocks = self.prover.voter_clocks();
         self.clock.compare(&clocks);
         let largest_step = self.options.max_clock_step;

@@ -15,8 +15,8 @@ use crate::range::Range;
 use crate::service::clock_state::{ClockReport, ClockState};
 use crate::service::counters::{Counters, OracleStats, count};
 use crate::service::error::{COUNT_MAX, OracleError};
+use crate::service::issued_epochs::IssuedEpochs;
 use crate::service::issuer::Issuer;
-use crate::service::lease_issuer::LeaseIssuer;
 use crate::service::options::OracleOptions;
 
 /// The most turns that other tasks get before a proof begins.
@@ -44,7 +44,7 @@ struct Request {
 #[derive(Debug, Clone)]
 pub struct Oracle {
     requests: mpsc::Sender<Request>,
-    leased: Arc<LeaseIssuer>,
+    issued: Arc<IssuedEpochs>,
     counters: Arc<Counters>,
     clock: Arc<ClockState>,
     max_timestamps: u32,
@@ -61,15 +61,15 @@ impl Oracle {
         let patience = options.patience;
         let max_clock_step = options.max_clock_step;
         let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
-        let leased = Arc::new(LeaseIssuer::new(node, epochs, options.epoch_interval));
+        let issued = Arc::new(IssuedEpochs::new(node, epochs, options.epoch_interval));
         let clock = Arc::new(ClockState::new());
         let issuer =
-            Issuer::new(Arc::clone(&leased), options, Arc::clone(&counters), Arc::clone(&clock));
+            Issuer::new(Arc::clone(&issued), options, Arc::clone(&counters), Arc::clone(&clock));
         let alarm = Alarm::new();
         let server =
             RequestServer { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
-        Self { requests, leased, counters, clock, max_timestamps, max_clock_step }
+        Self { requests, issued, counters, clock, max_timestamps, max_clock_step }
     }
 
     /// Issues `count` timestamps of one epoch, with consecutive indexes, above all that any call
@@ -85,7 +85,7 @@ impl Oracle {
             return Err(OracleError::Count(count));
         }
         // The task of requests ends with an error that this returned.
-        if let Ok(Some(range)) = self.leased.take_leased(count) {
+        if let Ok(Some(range)) = self.issued.take_leased(count) {
             self.counters.count_leased(range);
             return Ok(range);
         }
@@ -98,7 +98,7 @@ impl Oracle {
         let request = Request { count, follows_clock, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
             // This request may have been the one to have the epoch advanced.
-            self.leased.renew();
+            self.issued.renew();
             match error {
                 mpsc::error::TrySendError::Full(_) => OracleError::Busy,
                 mpsc::error::TrySendError::Closed(_) => self.stopped(),
@@ -109,7 +109,7 @@ impl Oracle {
 
     /// The error of an oracle whose task has ended.
     fn stopped(&self) -> OracleError {
-        self.leased.check().err().unwrap_or(OracleError::Stopped)
+        self.issued.check().err().unwrap_or(OracleError::Stopped)
     }
 
     /// Follows the node's clock at once, however far ahead it is, for an operator who knows that it
@@ -127,9 +127,9 @@ impl Oracle {
 
     /// A report of the clock of this node and of its last epoch.
     pub fn clock(&self) -> ClockReport {
-        let own = self.leased.current().map(|(_, start)| start);
-        let epoch = self.leased.epochs().last();
-        let clock = self.leased.node().clock().now();
+        let own = self.issued.current().map(|(_, start)| start);
+        let epoch = self.issued.epochs().last();
+        let clock = self.issued.node().clock().now();
         let epoch_age = own.filter(|own| own.epoch == epoch).map(|own| own.at.elapsed());
         let reference = Reference { epoch, age: epoch_age.unwrap_or_default() };
         ClockReport {
@@ -138,7 +138,7 @@ impl Oracle {
             epoch_age,
             spread: self.clock.spread(),
             step: self.clock.step(),
-            epoch_age_max: self.leased.epoch_age_max(),
+            epoch_age_max: self.issued.epoch_age_max(),
             next_epoch: follow(clock, epoch, reference, self.max_clock_step)
                 .wall
                 .max(epoch.saturating_add(1)),
@@ -154,14 +154,14 @@ impl Oracle {
         if self.requests.is_closed() {
             return Some(self.stopped());
         }
-        let epochs = self.leased.epochs();
+        let epochs = self.issued.epochs();
         if epochs.are_used_up() {
             return Some(OracleError::NoEpochLeft);
         }
         if epochs.last() > 0 {
             return None;
         }
-        let clock = self.leased.node().clock().now();
+        let clock = self.issued.node().clock().now();
         (!FIRST_EPOCHS.contains(&clock)).then_some(OracleError::Clock { clock })
     }
 

@@ -1,5 +1,5 @@
-//! The epoch that this process hands out, and answers under a lease: without a proof, a queue or a
-//! wait.
+//! The epochs that this process issues: it takes them up and hands out their timestamps, with a
+//! proof, or under a lease without a proof, a queue or a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -32,13 +32,13 @@ struct CurrentAllotment {
 
 /// The state that requests change: one at a time.
 #[derive(Debug, Default)]
-struct Issued {
+struct IssueState {
     current: Option<CurrentAllotment>,
     /// The highest timestamp that was handed out.
     last: Option<Timestamp>,
 }
 
-impl Issued {
+impl IssueState {
     /// Hands out timestamps of the current allotment, if it has as many.
     fn take(&mut self, count: u32) -> Result<Option<Range>, &'static str> {
         let Some(current) = &mut self.current else { return Ok(None) };
@@ -54,12 +54,12 @@ impl Issued {
     }
 }
 
-/// Hands out the epochs of this process on its node.
+/// The epochs that this process issues on its node.
 #[derive(Debug)]
-pub(crate) struct LeaseIssuer {
+pub(crate) struct IssuedEpochs {
     node: Arc<Node>,
     epochs: Replica<Epochs>,
-    issued: Mutex<Issued>,
+    state: Mutex<IssueState>,
     epoch_interval: Duration,
     /// Set while a request is on its way to have the epoch advanced.
     is_renewing: AtomicBool,
@@ -67,12 +67,12 @@ pub(crate) struct LeaseIssuer {
     broken: OnceLock<&'static str>,
 }
 
-impl LeaseIssuer {
+impl IssuedEpochs {
     pub(crate) fn new(node: Arc<Node>, epochs: Replica<Epochs>, epoch_interval: Duration) -> Self {
         Self {
             node,
             epochs,
-            issued: Mutex::default(),
+            state: Mutex::default(),
             epoch_interval,
             is_renewing: AtomicBool::new(false),
             broken: OnceLock::new(),
@@ -124,8 +124,8 @@ impl LeaseIssuer {
     pub(crate) fn take_leased(&self, count: u32) -> Result<Option<Range>, OracleError> {
         self.check()?;
         let Some(term) = self.term() else { return Ok(None) };
-        let mut issued = self.issued.lock();
-        let current = issued.current.as_ref();
+        let mut state = self.state.lock();
+        let current = state.current.as_ref();
         let Some(current) = current.filter(|ours| ours.allotment.owner().term == term) else {
             return Ok(None);
         };
@@ -134,16 +134,16 @@ impl LeaseIssuer {
         if is_old && !self.is_renewing.swap(true, SeqCst) || age > self.epoch_age_max() {
             return Ok(None);
         }
-        issued.take(count).map_err(|invariant| self.fail(invariant))
+        state.take(count).map_err(|invariant| self.fail(invariant))
     }
 
     /// Hands out timestamps of this owner's epoch, if it has as many. The caller has a proof.
     pub(crate) fn take(&self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
         self.check()?;
-        let mut issued = self.issued.lock();
-        match &issued.current {
+        let mut state = self.state.lock();
+        match &state.current {
             Some(current) if current.allotment.owner() == owner => {
-                issued.take(count).map_err(|invariant| self.fail(invariant))
+                state.take(count).map_err(|invariant| self.fail(invariant))
             }
             _ => Ok(None),
         }
@@ -151,8 +151,8 @@ impl LeaseIssuer {
 
     /// The current epoch of this process, and its owner.
     pub(crate) fn current(&self) -> Option<(Owner, EpochStart)> {
-        let issued = self.issued.lock();
-        let current = issued.current.as_ref()?;
+        let state = self.state.lock();
+        let current = state.current.as_ref()?;
         let epoch = current.allotment.epoch();
         Some((current.allotment.owner(), EpochStart { epoch, at: current.taken_up }))
     }
@@ -172,13 +172,13 @@ impl LeaseIssuer {
             return Err(NodeError::Internal { invariant });
         }
         let now = Instant::now();
-        let mut issued = self.issued.lock();
-        let before = issued.current.as_ref().map(|current| &current.allotment);
+        let mut state = self.state.lock();
+        let before = state.current.as_ref().map(|current| &current.allotment);
         let allotment = Allotment::take_up(&epochs, owner, before);
         let Some(allotment) = allotment.filter(|allotment| allotment.epoch() == made) else {
             return Ok(None);
         };
-        issued.current = Some(CurrentAllotment { allotment, taken_up: now });
+        state.current = Some(CurrentAllotment { allotment, taken_up: now });
         Ok(Some(EpochStart { epoch: made, at: now }))
     }
 
@@ -206,12 +206,12 @@ mod tests {
     /// An allotment that was taken up twice would hand out its indexes again.
     #[test]
     fn no_timestamp_is_handed_out_twice() {
-        let mut issued = Issued::default();
-        assert_eq!(issued.take(1), Ok(None));
+        let mut state = IssueState::default();
+        assert_eq!(state.take(1), Ok(None));
         for (epoch, is_higher) in [(50, true), (60, true), (60, false), (40, false), (61, true)] {
             let taken_up = Instant::now();
-            issued.current = Some(CurrentAllotment { allotment: allotment(epoch), taken_up });
-            let taken = issued.take(3);
+            state.current = Some(CurrentAllotment { allotment: allotment(epoch), taken_up });
+            let taken = state.take(3);
             assert_eq!(taken.is_ok(), is_higher, "{epoch}: {taken:?}");
             if let Ok(range) = taken {
                 let first = Timestamp { epoch, index: 1 };
