@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use crate::base::ballots::{TERM_MAX, ballot_to_vote, vote_to_ballot};
 use crate::base::blocking::run_blocking;
 use crate::base::encoding::{AppState, INDEX_MAX, decode, decode_id, encode, index_after};
-use crate::base::failure::{Internal, StopCause, TerminalState, invalid_data, to_io_error};
+use crate::base::failure::{Internal, TerminalState, invalid_data, to_io_error};
 use crate::base::pending_appends::PendingAppends;
 use crate::base::type_config::{EntryId, RaftVote, StoredConfig};
 
@@ -93,6 +93,11 @@ impl<C: StoredConfig> LogStore<C> {
     /// read-only: a log that was repaired, or is a copy, may lack votes that were given. Errors of
     /// reading.
     pub fn new(log: ConsensusLog) -> io::Result<Self> {
+        Self::with_terminal(log, TerminalState::default())
+    }
+
+    /// Creates the store of a node that has this terminal state.
+    pub(crate) fn with_terminal(log: ConsensusLog, terminal: TerminalState) -> io::Result<Self> {
         match log.stats().read_only {
             None => {}
             Some(ReadOnlyReason::Copied) => {
@@ -116,7 +121,7 @@ impl<C: StoredConfig> LogStore<C> {
             committed: Arc::default(),
             pending_appends: PendingAppends::default(),
             app_state_lock: Arc::default(),
-            terminal: TerminalState::default(),
+            terminal,
             config: PhantomData,
         };
         // The entries up to the floor are gone: the snapshot there has the commit index.
@@ -146,11 +151,15 @@ impl<C: StoredConfig> LogStore<C> {
         &self.terminal
     }
 
+    /// Forgets the appends that wait for the disk, as if they were resolved.
+    #[cfg(test)]
+    pub(crate) fn forget_pending_appends(&self) {
+        self.pending_appends.forget_all();
+    }
+
     /// Fails the node for good, because an invariant does not hold.
     fn fail(&self, invariant: &'static str) -> io::Error {
-        let internal = Internal::new(invariant);
-        self.terminal.fail(StopCause::Internal(internal));
-        internal.into()
+        self.terminal.fail_internal(Internal::new(invariant)).into()
     }
 
     fn app_state(&self) -> io::Result<AppState> {
@@ -341,9 +350,10 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         );
         let values: Vec<_> = values.iter().map(|(slot, value)| (*slot, &value[..])).collect();
         let accepted = self.log.accept_batch(self.ballot(), &values).map_err(to_io_error)?;
-        let append = self.pending_appends.begin();
+        let (append, terminal) = (self.pending_appends.begin(), self.terminal.clone());
         accepted.on_resolved(move |outcome| {
-            let resolved = append.resolve().map_err(io::Error::from);
+            let broken = |internal| io::Error::from(terminal.fail_internal(internal));
+            let resolved = append.resolve().map_err(broken);
             callback.io_completed(outcome.map_err(to_io_error).and(resolved));
         });
         Ok(())

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::blocking::run_blocking;
 use crate::base::encoding::INDEX_MAX;
-use crate::base::failure::{Internal, invalid_data, to_io_error};
+use crate::base::failure::{Internal, TerminalState, invalid_data, to_io_error};
 use crate::base::type_config::{CommittedLeader, EntryId, StoredConfig};
 
 type Membership<C> = StoredMembership<CommittedLeader, u64, <C as openraft::RaftTypeConfig>::Node>;
@@ -85,11 +85,13 @@ struct AppliedState<C: StoredConfig, M> {
 pub struct MachineStore<C: StoredConfig, M> {
     log: ConsensusLog,
     applied: Arc<Mutex<AppliedState<C, M>>>,
+    terminal: TerminalState,
 }
 
 impl<C: StoredConfig, M> Clone for MachineStore<C, M> {
     fn clone(&self) -> Self {
-        Self { log: self.log.clone(), applied: Arc::clone(&self.applied) }
+        let (log, applied) = (self.log.clone(), Arc::clone(&self.applied));
+        Self { log, applied, terminal: self.terminal.clone() }
     }
 }
 
@@ -108,9 +110,18 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
     /// snapshots before it do not give its state with the log: the error names the file and the
     /// remedy. Errors of reading.
     pub fn new(log: ConsensusLog, machine: M) -> io::Result<Self> {
+        Self::with_terminal(log, machine, TerminalState::default())
+    }
+
+    /// Creates the store of a node that has this terminal state.
+    pub(crate) fn with_terminal(
+        log: ConsensusLog,
+        machine: M,
+        terminal: TerminalState,
+    ) -> io::Result<Self> {
         let membership = Membership::<C>::default();
         let applied = AppliedState { machine, last: None, membership, snapshot: None };
-        let store = Self { log, applied: Arc::new(Mutex::new(applied)) };
+        let store = Self { log, applied: Arc::new(Mutex::new(applied)), terminal };
         let unusable = store.restore_newest()?;
         store.check_no_gap(unusable)?;
         Ok(store)
@@ -172,6 +183,18 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         read(&self.applied.lock().machine)
     }
 
+    /// Claims that the entry at this index was applied.
+    #[cfg(test)]
+    pub(crate) fn set_applied_index(&self, index: u64) {
+        let mut applied = self.applied.lock();
+        applied.last = applied.last.map(|last| EntryId { index, ..last });
+    }
+
+    /// Fails the node for good, because an invariant does not hold.
+    fn fail(&self, invariant: &'static str) -> io::Error {
+        self.terminal.fail_internal(Internal::new(invariant)).into()
+    }
+
     fn restore(&self, mut snapshot: Snapshot) -> io::Result<()> {
         let note = read_note::<C>(&snapshot)?;
         let mut applied = self.applied.lock();
@@ -194,7 +217,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         writer.finish(&serde_json::to_vec(&note)?).map_err(to_io_error)?;
         let written = self.log.snapshots().verify(slot).map_err(to_io_error)?;
         if read_note::<C>(&written)?.last_log_id != meta.last_log_id {
-            return Err(Internal::new("a stored snapshot has the note that was written").into());
+            return Err(self.fail("a stored snapshot has the note that was written"));
         }
         Ok(written)
     }
@@ -241,7 +264,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
             Some(Err(error)) => return Err(to_io_error(error)),
         };
         if count == 0 {
-            return Err(Internal::new("the newest snapshot is kept").into());
+            return Err(self.fail("the newest snapshot is kept"));
         }
         self.log.snapshots().keep(count).map(drop).map_err(to_io_error)
     }
@@ -324,7 +347,8 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
         while let Some((entry, responder)) = entries.try_next().await? {
             let mut applied = self.applied.lock();
             if applied.last >= Some(entry.log_id) {
-                return Err(Internal::new("entries are applied once, in their order").into());
+                drop(applied);
+                return Err(self.fail("entries are applied once, in their order"));
             }
             let answer = match entry.payload {
                 EntryPayload::Normal(command) => applied.machine.apply(command),

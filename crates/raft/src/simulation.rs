@@ -27,9 +27,10 @@ use crate::base::wall_clock::WallClock;
 use crate::machine_store::Machine;
 use crate::network::handshake::ClusterId;
 pub use crate::network::transport::{Connection, Listener, Stream, Transport};
+use crate::node::Node;
 use crate::node::commands::Commands;
 use crate::node::replica::Replica;
-use crate::node::start::{Node, NodeParts, tick_clock};
+use crate::node::start::{NodeParts, tick_clock};
 use crate::settings::config;
 
 /// The options of a node of a simulation. See [`NodeOptions`](crate::NodeOptions).

@@ -17,11 +17,9 @@ pub(crate) struct Internal {
 }
 
 impl Internal {
-    /// Logs the broken invariant. Panics in a debug build.
-    #[track_caller]
-    pub(crate) fn new(invariant: &'static str) -> Self {
-        tracing::error!(invariant, "an invariant does not hold");
-        debug_assert!(false, "broken invariant: {invariant}");
+    /// Creates the error. It fails nothing by itself: its way ends at
+    /// [`TerminalState::fail_internal`], which fails the node.
+    pub(crate) const fn new(invariant: &'static str) -> Self {
         Self { invariant }
     }
 }
@@ -62,16 +60,40 @@ struct Terminal {
 }
 
 impl TerminalState {
-    /// Fails the node. The first cause stays.
-    pub(crate) fn fail(&self, cause: StopCause) {
-        if self.0.cause.set(cause).is_ok() {
+    /// Fails the node. The first cause stays. Returns whether this is the first.
+    pub(crate) fn fail(&self, cause: StopCause) -> bool {
+        let is_first = self.0.cause.set(cause).is_ok();
+        if is_first {
             self.0.is_set.notify_one();
         }
+        is_first
+    }
+
+    /// Fails the node because an invariant does not hold, and logs it.
+    ///
+    /// # Panics
+    /// In a debug build, when the failure is recorded.
+    #[track_caller]
+    pub(crate) fn fail_internal(&self, internal: Internal) -> Internal {
+        let invariant = internal.invariant;
+        if self.fail(StopCause::Internal(internal)) {
+            tracing::error!(invariant, "an invariant does not hold: the node stops");
+        }
+        debug_assert!(false, "broken invariant: {invariant}");
+        internal
     }
 
     /// The cause, if the node has failed.
     pub(crate) fn cause(&self) -> Option<&StopCause> {
         self.0.cause.get()
+    }
+
+    /// The broken invariant, if the node has failed because of one.
+    pub(crate) fn internal(&self) -> Option<Internal> {
+        match self.cause() {
+            Some(StopCause::Internal(internal)) => Some(*internal),
+            _ => None,
+        }
     }
 
     /// Waits until the node has failed. One task at a time may call this.

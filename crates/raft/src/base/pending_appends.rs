@@ -50,6 +50,12 @@ impl PendingAppends {
         PendingAppend(Arc::clone(&self.0))
     }
 
+    /// Forgets the appends that wait, as if they were resolved.
+    #[cfg(test)]
+    pub(crate) fn forget_all(&self) {
+        self.0.waiting.lock().clear();
+    }
+
     /// The time for which the oldest append has waited.
     pub(crate) fn oldest(&self) -> Option<Duration> {
         self.0.waiting.lock().front().map(Instant::elapsed)

@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use tokio_util::codec::Framed;
 
 use crate::base::encoding::index_after;
+use crate::base::failure::TerminalState;
 use crate::base::type_config::{EntryId, RaftVote, StoredConfig};
 use crate::network::address::Address;
 use crate::network::frame::{Frame, FrameCodec};
@@ -32,7 +33,9 @@ use crate::network::message::{Answer, Request};
 use crate::network::peer::{CALLS_MAX, Peer, connect};
 use crate::network::proof_link::ProofLink;
 use crate::network::reversion::{MatchIndex, Reversions};
-use crate::network::timeouts::{TimeoutConnection, with_deadline, with_timeouts};
+use crate::network::timeouts::{
+    SNAPSHOT_STALL_TIMEOUT, TimeoutConnection, with_deadline, with_timeouts,
+};
 use crate::network::transport::{TcpTransport, Transport};
 
 /// The most requests for entries that are on their way to one node. Each has 1 MiB, unless one
@@ -41,12 +44,11 @@ const PIPELINED_REQUESTS_MAX: usize = 16;
 /// The least time that a call about an election gets: a vote waits for a sync.
 const VOTE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// The time for which a receiver of a snapshot may take nothing, and the time in which it has to
-/// find what it has of the snapshot, and to install it.
-const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time in which a receiver of a snapshot has to install it.
 const SNAPSHOT_INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 const _: () = assert!(PIPELINED_REQUESTS_MAX < CALLS_MAX);
+const _: () = assert!(SNAPSHOT_STALL_TIMEOUT.as_secs() < SNAPSHOT_INSTALL_TIMEOUT.as_secs());
 
 /// A member with the address at which the others reach it.
 pub trait RaftAddress {
@@ -87,22 +89,24 @@ pub struct Network {
     peers: Arc<Mutex<PeerTable>>,
     lease_acks: LeaseAcks,
     reversions: Reversions,
+    terminal: TerminalState,
 }
 
 impl Network {
     /// Creates the connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self::with_transport(Arc::new(TcpTransport), cluster, node)
+        Self::with_transport(Arc::new(TcpTransport), cluster, node, TerminalState::default())
     }
 
-    /// Creates the connections of a node over another transport than TCP.
+    /// Creates the connections of a node that has this terminal state, over any transport.
     pub(crate) fn with_transport(
         transport: Arc<dyn Transport>,
         cluster: ClusterId,
         node: u64,
+        terminal: TerminalState,
     ) -> Self {
         let (peers, lease_acks, reversions) = Default::default();
-        Self { cluster, node, transport, peers, lease_acks, reversions }
+        Self { cluster, node, transport, peers, lease_acks, reversions, terminal }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -148,7 +152,8 @@ impl Network {
         let address = self.set_address(node, address);
         let handshake = self.handshake(node, Purpose::Calls);
         let mut peers = self.peers.lock();
-        peers.peers.entry((node, lane)).or_insert_with(|| Peer::new(address, handshake)).clone()
+        let new = || Peer::new(address, handshake, self.terminal.clone());
+        peers.peers.entry((node, lane)).or_insert_with(new).clone()
     }
 }
 

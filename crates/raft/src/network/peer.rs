@@ -10,20 +10,18 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
 
+use crate::base::failure::{TerminalState, internal_cause};
 use crate::network::address::Address;
 use crate::network::frame::{Frame, FrameCodec};
 use crate::network::handshake::Handshake;
 use crate::network::message::{Answer, Request};
-use crate::network::timeouts::with_deadline;
+use crate::network::timeouts::{SILENCE_TIMEOUT, with_deadline};
 use crate::network::transport::Connection;
 
 /// The most calls without an answer on one connection.
 pub(crate) const CALLS_MAX: usize = 256;
 /// The time for opening a connection, in which three addresses of a host are tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time for which a node may be silent while calls wait for it. A connection that a network
-/// dropped silently ends after it.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Call {
@@ -55,9 +53,10 @@ fn connection_ended() -> io::Error {
 
 impl Peer {
     /// Calls to the node at this address, on the runtime that this is called from.
-    pub(crate) fn new(address: Address, handshake: Handshake) -> Self {
+    /// A broken invariant fails the node that has this terminal state.
+    pub(crate) fn new(address: Address, handshake: Handshake, terminal: TerminalState) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
-        tokio::spawn(run_connections(address, handshake, waiting));
+        tokio::spawn(run_connections(address, handshake, waiting, terminal));
         Self { calls }
     }
 
@@ -93,7 +92,12 @@ pub(crate) async fn connect(address: &Address, handshake: &Handshake) -> io::Res
 }
 
 /// Runs one connection after the other. Each is opened by the first call after the last one ended.
-async fn run_connections(address: Address, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
+async fn run_connections(
+    address: Address,
+    handshake: Handshake,
+    mut calls: mpsc::Receiver<Call>,
+    terminal: TerminalState,
+) {
     let mut is_known_down = false;
     while let Some(first) = calls.recv().await {
         // Its caller may have given up.
@@ -123,6 +127,9 @@ async fn run_connections(address: Address, handshake: Handshake, mut calls: mpsc
                 tracing::warn!(node, address = &*address.get(), %error, "a node cannot be reached");
             }
             is_known_down = true;
+            if let Some(internal) = internal_cause(&error) {
+                terminal.fail_internal(internal);
+            }
         }
     }
 }

@@ -34,8 +34,8 @@ const _: () = assert!(TERM_OFFSET == NUMBER_OFFSET + size_of::<u64>());
 const _: () = assert!(CLOCK_OFFSET == TERM_OFFSET + size_of::<u64>());
 const _: () = assert!(ANSWER_BYTES == CLOCK_OFFSET + size_of::<u64>() + CRC_BYTES);
 
-/// The time for which a leader may take no answer.
-const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for which a leader may take no answer to its queries.
+const PROOF_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The answer of a node: its votes, and its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub(super) async fn answer(
     clock: &WallClock,
     idle: Duration,
 ) -> io::Result<()> {
-    let mut stream = with_timeouts(stream, idle, ANSWER_STALL_TIMEOUT);
+    let mut stream = with_timeouts(stream, idle, PROOF_STALL_TIMEOUT);
     let mut bytes = [0; 64 * QUERY_BYTES];
     let mut filled = 0;
     loop {
@@ -186,7 +186,7 @@ mod tests {
             drop(leader);
         };
         let (answered, ()) =
-            tokio::join!(answer(Box::new(voter), &log, &clock, ANSWER_STALL_TIMEOUT), asks);
+            tokio::join!(answer(Box::new(voter), &log, &clock, PROOF_STALL_TIMEOUT), asks);
         answered.unwrap();
     }
 }

@@ -14,11 +14,9 @@ use crate::network::address::Address;
 use crate::network::handshake::Handshake;
 use crate::network::peer::connect;
 use crate::network::proof::{ANSWER_BYTES, ProofAnswer, encode_query};
+use crate::network::timeouts::SILENCE_TIMEOUT;
 use crate::network::transport::Connection;
 
-/// The time for which a node may be silent while a query waits for it: a network that drops packets
-/// does not close connections.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The delay before a node that cannot be reached is tried again, while others are enough.
 const RECONNECT_DELAY: Duration = Duration::from_millis(20);
 

@@ -38,7 +38,9 @@ use crate::network::message::{
 };
 use crate::network::peer::CALLS_MAX;
 use crate::network::proof;
-use crate::network::timeouts::{TimeoutConnection, with_deadline, with_timeouts};
+use crate::network::timeouts::{
+    SNAPSHOT_STALL_TIMEOUT, TimeoutConnection, with_deadline, with_timeouts,
+};
 use crate::network::transport::{Connection, Listener};
 
 /// The most connections without a whole handshake. One more closes the oldest: a node's handshake
@@ -48,8 +50,6 @@ const HANDSHAKES_MAX: usize = 64;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time for which a caller may take no answer.
 const ANSWER_STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// The time for which a sender of a snapshot may stall.
-const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The delay after a connection could not be accepted: there are no file descriptors left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// The delay between two tries to store a lease.
@@ -233,6 +233,16 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     /// entry, and not when something else cannot be stored.
     async fn stop(&self, cause: StopCause) {
         self.inner.store.terminal().fail(cause);
+        self.shut_down().await;
+    }
+
+    /// Stops the node, because an invariant does not hold.
+    async fn stop_internal(&self, internal: Internal) {
+        self.inner.store.terminal().fail_internal(internal);
+        self.shut_down().await;
+    }
+
+    async fn shut_down(&self) {
         // Fails if openraft has panicked: then it has stopped.
         let _ = self.inner.raft.shutdown().await;
     }
@@ -263,7 +273,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         if let Err(error) = ended {
             self.report(peer, &error);
             if let Some(internal) = internal_cause(&error) {
-                self.stop(StopCause::Internal(internal)).await;
+                self.stop_internal(internal).await;
             }
         }
     }
@@ -403,7 +413,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             Ok(answer) => answer,
             Err(error) => {
                 if let Some(internal) = internal_cause(&error) {
-                    self.stop(StopCause::Internal(internal)).await;
+                    self.stop_internal(internal).await;
                 }
                 Answer::Refused(error.to_string())
             }

@@ -1,4 +1,4 @@
-//! Waits for a peer, with a deadline.
+//! Waits for a peer, with a deadline, and the deadlines that both sides of a connection have.
 
 use std::io;
 use std::pin::Pin;
@@ -7,6 +7,13 @@ use std::time::Duration;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::network::transport::Connection;
+
+/// The time for which a node may be silent while calls or queries wait for it: a network that drops
+/// packets does not close connections.
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time for which the sender of a snapshot may send nothing, and its receiver take nothing; and
+/// the time in which the receiver has to find what it has of the snapshot.
+pub(super) const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection whose reads and writes end with an error if the peer stalls.
 pub(super) type TimeoutConnection = Pin<Box<TimeoutStream<Connection>>>;

@@ -14,13 +14,13 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::base::type_config::EntryId;
+use crate::node::Node;
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
 use crate::node::joint::{
     RETAIN_REMOVED_VOTERS, end_joint_configuration, leads_joint_configuration,
 };
 use crate::node::replica::NodeRaft;
-use crate::node::start::Node;
 
 /// The delay before a change is tried again.
 pub(crate) const CHANGE_RETRY_DELAY: Duration = Duration::from_millis(20);

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
 
+use crate::node::Node;
 use crate::node::commands::Command;
 use crate::node::error::NodeError;
-use crate::node::start::Node;
 
 impl Node {
     /// Replicates a command, and returns the state machine's answer to it. While 4,096 proposals or
@@ -43,7 +43,8 @@ impl Node {
             let written = written.await.map_err(|_| NodeError::Unknown)?;
             Ok(written.map_err(NodeError::from)?.data)
         };
-        tokio::time::timeout(patience, proposed).await.unwrap_or(Err(NodeError::TimedOut))
+        let proposed = tokio::time::timeout(patience, proposed).await;
+        proposed.unwrap_or(Err(NodeError::TimedOut)).map_err(|error| self.or_invariant(error))
     }
 
     /// Proves that this node led after this call began: a quorum acknowledged it since. Returns the
@@ -60,7 +61,8 @@ impl Node {
         }
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
         let read = tokio::time::timeout(patience, proof).await;
-        let read = read.map_err(|_| NodeError::TimedOut)??;
+        let read = read.map_err(|_| NodeError::TimedOut)?;
+        let read = read.map_err(|error| self.or_invariant(error.into()))?;
         // The term that was proven. The metrics may be of an earlier term.
         let term = read.log_id().leader_id.term;
         self.check_not_resigned(term)?;
@@ -84,7 +86,7 @@ impl Node {
 
     /// Fails in a term in which this node gives its leadership up.
     pub(crate) fn check_not_resigned(&self, term: u64) -> Result<(), NodeError> {
-        match self.resigned.covers(term) {
+        match self.leadership.resigned.covers(term) {
             true => Err(self.or_successor(NodeError::LeadershipTransfer)),
             false => Ok(()),
         }

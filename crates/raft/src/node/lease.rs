@@ -9,7 +9,7 @@ use openraft::{Instant, ServerState};
 use crate::base::ballots::ballot_term;
 use crate::base::boot_instant::BootInstant;
 use crate::base::failure::Internal;
-use crate::node::start::Node;
+use crate::node::Node;
 
 /// The part of a voter's lease that a leader counts on, numerator and denominator: clocks may run
 /// at rates that differ by a tenth.
@@ -55,10 +55,20 @@ impl Node {
             (term, is_counted)
         };
         // The promise rises before a vote is sent; the metrics may be from before.
-        let is_own = self.log.promised().map(ballot_term) == Some(term);
+        let is_own = self.log().promised().map(ballot_term) == Some(term);
         // Read last: a transfer that has begun is seen.
         let stays = is_counted && is_own && self.check_not_resigned(term).is_ok();
         stays.then_some(term)
+    }
+
+    /// The longest election timeout, for which a voter that acknowledged this leader gives no vote.
+    pub(super) fn lease(&self) -> Duration {
+        Duration::from_millis(self.raft.config().election_timeout_max)
+    }
+
+    /// The time for which a node that runs may be silent: three leases.
+    pub(super) fn silence_max(&self) -> Duration {
+        self.lease() * 3
     }
 }
 

@@ -6,13 +6,13 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use tokio::time::Instant;
 
+use crate::node::Node;
 use crate::node::change::{CHANGE_RETRY_DELAY, ChangeProgress, ChangeTurn};
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
+use crate::node::follower_waits::CATCH_UP_LAG_ENTRIES;
 use crate::node::replica::NodeRaft;
-use crate::node::start::Node;
 use crate::node::status::Status;
-use crate::node::transfer::CATCH_UP_LAG_ENTRIES;
 
 /// The most numbers of removed nodes that are kept.
 const REMOVED_NUMBERS_MAX: usize = 4096;
@@ -40,7 +40,7 @@ impl Node {
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
         let progress = ChangeProgress::new(patience);
         while let Err(error) = self.try_add(id, &member, &progress).await {
-            progress.retry_after(error, CHANGE_RETRY_DELAY).await?;
+            progress.retry_after(self.or_invariant(error), CHANGE_RETRY_DELAY).await?;
         }
         Ok(())
     }
@@ -139,7 +139,8 @@ impl Node {
     pub async fn member(&self, id: u64, patience: Duration) -> Result<Option<Member>, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(progress.within(find_member(&self.raft, id)).await?.map(|(member, _)| member))
+        let found = progress.within(find_member(&self.raft, id)).await;
+        Ok(found.map_err(|error| self.or_invariant(error))?.map(|(member, _)| member))
     }
 
     /// Returns whether a node of this number was removed, after a proof that this node leads.
@@ -149,7 +150,8 @@ impl Node {
     pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(progress.within(removed_numbers(&self.raft)).await?.contains(&id))
+        let numbers = progress.within(removed_numbers(&self.raft)).await;
+        Ok(numbers.map_err(|error| self.or_invariant(error))?.contains(&id))
     }
 
     /// Removes a node for good. Only on the leader, which may not remove itself: transfer
@@ -167,7 +169,7 @@ impl Node {
         let progress = ChangeProgress::new(patience);
         let mut was_member = false;
         while let Err(error) = self.try_remove(id, &mut was_member, &progress).await {
-            progress.retry_after(error, CHANGE_RETRY_DELAY).await?;
+            progress.retry_after(self.or_invariant(error), CHANGE_RETRY_DELAY).await?;
         }
         Ok(())
     }

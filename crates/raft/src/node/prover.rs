@@ -16,9 +16,9 @@ use crate::base::ballots::ballot_term;
 use crate::base::failure::Internal;
 use crate::base::type_config::EntryId;
 use crate::network::proof_link::ProofLink;
+use crate::node::Node;
 use crate::node::commands::Commands;
 use crate::node::error::NodeError;
-use crate::node::start::Node;
 
 /// The interval in which a proof queries unreachable nodes again, and checks that its node still
 /// leads.
@@ -142,7 +142,7 @@ impl Prover {
         .map_err(|error: NodeError| node.or_successor(error))?;
         *clock = node.clock.now();
         // This node is one of its voters.
-        if ballot_term(node.log.promised().unwrap_or(Ballot::ZERO)) != term {
+        if ballot_term(node.log().promised().unwrap_or(Ballot::ZERO)) != term {
             return Err(node.not_leader());
         }
         // Read last: a transfer that has begun is seen.

@@ -1,7 +1,6 @@
 //! Starting and stopping a node.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -14,24 +13,25 @@ use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 
-use crate::base::failure::{Internal, StopCause, TerminalState, to_io_error};
+use crate::base::failure::{StopCause, TerminalState, to_io_error};
 use crate::base::panic_monitor::{PanicMonitor, monitored};
 use crate::base::tick_clock::TickClock;
 use crate::base::wall_clock::WallClock;
 use crate::log_store::LogStore;
 use crate::machine_store::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
-use crate::network::leader_contact::LeaderContact;
 use crate::network::link::Network;
 use crate::network::server::Server;
 use crate::network::transport::{Listener, TcpTransport, Transport};
+use crate::node::Node;
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
 use crate::node::leadership_log::{LeadershipWin, report_leadership};
+use crate::node::leadership_state::LeadershipState;
+use crate::node::node_thread::NodeThread;
 use crate::node::proposal_permits::ProposalPermits;
 use crate::node::replica::{AnyMachine, NodeRaft, Replica};
-use crate::node::resigned_term::ResignedTerm;
 use crate::settings::config;
 
 /// The period of openraft's timers, in round trips: a heartbeat is due every two, and one is sent
@@ -59,49 +59,6 @@ pub struct NodeOptions {
     pub round_trip: Duration,
     /// The wall clock, which the node reports to a leader that asks for a proof. Raft uses none.
     pub clock: WallClock,
-}
-
-/// A node of a replicated state machine: openraft with its stores and network, on a thread of its
-/// own. Its methods may be called from any tokio runtime.
-///
-/// # Elections after a restart
-/// For one lease (eight round trips) a node that restarts gives no vote, and does not campaign: a
-/// leader may count on a heartbeat that it acknowledged before. The log has the longest lease of
-/// its earlier starts, so that a shorter one counts only after that.
-pub struct Node {
-    pub(crate) raft: NodeRaft,
-    pub(crate) log: ConsensusLog,
-    pub(crate) log_store: LogStore<Commands>,
-    pub(crate) leader_contact: LeaderContact,
-    pub(crate) leadership_win: LeadershipWin,
-    pub(crate) network: Network,
-    pub(crate) clock: WallClock,
-    pub(crate) resigned: ResignedTerm,
-    /// Held by the transfer that is made.
-    pub(crate) transfers: Mutex<()>,
-    /// Held by the change of the members that is made.
-    pub(crate) changes: Arc<Mutex<()>>,
-    pub(crate) permits: ProposalPermits,
-    thread: parking_lot::Mutex<NodeThread>,
-}
-
-/// The runtime of a node, until it is stopped; a simulation has none. Dropped inside of another
-/// runtime, it does not wait for its tasks: that would block the other.
-#[derive(Default)]
-struct NodeThread(Option<Runtime>);
-
-impl Drop for NodeThread {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
-
-impl fmt::Debug for Node {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("status", &self.status()).finish_non_exhaustive()
-    }
 }
 
 impl Node {
@@ -132,7 +89,7 @@ impl Node {
         });
         match started.flatten() {
             Ok(node) => {
-                *node.thread.lock() = NodeThread(Some(runtime));
+                *node.thread.lock() = NodeThread::new(runtime);
                 Ok(node)
             }
             Err(error) => {
@@ -142,18 +99,13 @@ impl Node {
         }
     }
 
-    /// Fails the node for good, because an invariant does not hold.
-    pub(crate) fn fail(&self, internal: Internal) -> NodeError {
-        self.log_store.terminal().fail(StopCause::Internal(internal));
-        internal.into()
-    }
-
     /// Returns whether the node belongs to a cluster: it has an entry or a vote.
     ///
     /// # Errors
     /// [`NodeError::Stopped`].
     pub async fn is_initialized(&self) -> Result<bool, NodeError> {
-        Ok(self.raft.is_initialized().await?)
+        let is_initialized = self.raft.is_initialized().await;
+        is_initialized.map_err(|fatal| self.or_invariant(fatal.into()))
     }
 
     /// Makes this node the first of a cluster, its only voter. Does nothing if it belongs to one.
@@ -173,18 +125,8 @@ impl Node {
         match self.raft.initialize(members).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
             Err(RaftError::APIError(error)) => Err(NodeError::Membership(error.to_string())),
-            Err(RaftError::Fatal(fatal)) => Err(fatal.into()),
+            Err(RaftError::Fatal(fatal)) => Err(self.or_invariant(fatal.into())),
         }
-    }
-
-    /// The node's log.
-    pub fn log(&self) -> &ConsensusLog {
-        &self.log
-    }
-
-    /// The node's wall clock.
-    pub fn clock(&self) -> &WallClock {
-        &self.clock
     }
 
     /// Stops the node, and closes its log. Blocks until what was proposed is durable or refused.
@@ -193,7 +135,7 @@ impl Node {
     /// # Errors
     /// Those of [`ConsensusLog::close`].
     pub fn stop(&self) -> io::Result<()> {
-        let Some(runtime) = self.thread.lock().0.take() else { return Ok(()) };
+        let Some(runtime) = self.thread.lock().take() else { return Ok(()) };
         let raft = self.raft.clone();
         // Tasks that continue keep the log open, and the listener keeps the port.
         let stopped = on_other_thread(|| {
@@ -206,7 +148,7 @@ impl Node {
             Ok(Err(_)) => tracing::warn!("a task of openraft panicked"),
             Err(error) => tracing::warn!(%error, "failed to wait for the tasks of a node"),
         }
-        self.log.clone().close().map_err(to_io_error)
+        self.log().clone().close().map_err(to_io_error)
     }
 }
 
@@ -258,22 +200,22 @@ impl NodeParts {
     pub(crate) async fn assemble(self, listener: impl Listener + 'static) -> io::Result<Node> {
         let Self { node, cluster, log, transport, mut config, ticks, panics, clock, machine } =
             self;
-        let machine = MachineStore::new(log.clone(), machine)?;
-        let log_store = LogStore::new(log.clone())?;
+        let terminal = TerminalState::default();
+        let machine = MachineStore::with_terminal(log.clone(), machine, terminal.clone())?;
+        let log_store = LogStore::with_terminal(log, terminal.clone())?;
         tokio::spawn(monitored("the clock of timers", ticks.run()));
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
-        let network = Network::with_transport(transport, cluster, node);
+        let network = Network::with_transport(transport, cluster, node, terminal.clone());
         let raft = NodeRaft::new(node, config, network.clone(), log_store.clone(), machine).await;
         let raft = raft.map_err(io::Error::other)?;
         let server = Server::with_clock(cluster, raft.clone(), log_store.clone(), clock.clone());
-        let leader_contact = server.leader_contact();
-        let terminal = log_store.terminal().clone();
+        let contact = server.leader_contact();
         tokio::spawn(stop_after_failure(raft.clone(), terminal, panics));
         let follower = follow_addresses(raft.clone(), network.clone());
         tokio::spawn(monitored("the task that follows addresses", follower));
-        let leadership_win = LeadershipWin::default();
-        let reporter = report_leadership(raft.clone(), leadership_win.clone());
+        let win = LeadershipWin::default();
+        let reporter = report_leadership(raft.clone(), win.clone());
         tokio::spawn(monitored("the task that reports leadership", reporter));
         let changes = Arc::new(Mutex::new(()));
         let ending = end_joint_configurations(raft.clone(), Arc::clone(&changes));
@@ -286,16 +228,12 @@ impl NodeParts {
         tokio::spawn(monitored("the listener", server.serve_on(listener)));
         Ok(Node {
             raft,
-            log,
             log_store,
-            leader_contact,
-            leadership_win,
             network,
             clock,
-            resigned: ResignedTerm::default(),
-            transfers: Mutex::new(()),
-            changes,
+            leadership: LeadershipState::new(contact, win),
             permits: ProposalPermits::new(),
+            changes,
             thread: parking_lot::Mutex::default(),
         })
     }
@@ -344,10 +282,12 @@ pub(crate) mod tests {
     use std::net::IpAddr;
 
     use bytes::Bytes;
-    use esker_disk::sim::SimDisk;
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
     use futures_util::future::BoxFuture;
 
     use super::*;
+    use crate::base::failure::Internal;
     use crate::network::transport::Connection;
     use crate::node::commands::Command;
 
@@ -440,14 +380,63 @@ pub(crate) mod tests {
     fn a_node_stops_when_an_invariant_does_not_hold() {
         let (runtime, node) = started(NoConnections { panics: false });
         let invariant = "the invariant of this test";
-        node.log_store.terminal().fail(StopCause::Internal(Internal { invariant }));
+        node.terminal().fail(StopCause::Internal(Internal { invariant }));
         // The first cause stays.
-        node.log_store.terminal().fail(StopCause::Stopped("later".into()));
+        node.terminal().fail(StopCause::Stopped("later".into()));
         let why =
             runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await });
         assert_eq!(why.unwrap(), NodeError::Internal { invariant });
         let patience = Duration::from_secs(1);
         assert!(runtime.block_on(node.prove_leadership(patience)).is_err());
+    }
+
+    /// Proposes a command to a node whose store breaks this invariant at it. In debug builds the
+    /// task of the store panics when the failure is recorded.
+    fn check_stops_because_of(
+        invariant: &'static str,
+        (runtime, node): &(Runtime, Node),
+        meanwhile: impl Future<Output = ()>,
+    ) {
+        let (proposed, why) = runtime.block_on(async {
+            let command = Command(Bytes::from_static(b"command"));
+            let (proposed, ()) = tokio::join!(node.propose(command, TEST_TIMEOUT), meanwhile);
+            (proposed, tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await)
+        });
+        let expected = NodeError::Internal { invariant };
+        assert_eq!(proposed, Err(expected.clone()));
+        assert_eq!(why.unwrap(), expected);
+        let asked = runtime.block_on(node.is_initialized());
+        assert_eq!(asked, Err(expected));
+    }
+
+    /// The caller of [`Node::stopped`] got the text of an error of openraft: it could not tell a
+    /// mistake in the code from a log that failed.
+    #[test]
+    fn a_broken_invariant_of_the_machine_store_is_the_reason_of_the_stop() {
+        let alone = alone(&SimDisk::new(1));
+        let (runtime, node) = &alone;
+        let claimed = node.raft.with_state_machine(|machine| {
+            machine.set_applied_index(u64::MAX);
+            Box::pin(std::future::ready(()))
+        });
+        runtime.block_on(claimed).unwrap();
+        let invariant = "entries are applied once, in their order";
+        check_stops_because_of(invariant, &alone, std::future::ready(()));
+    }
+
+    /// As above, of the callback that the log calls when an append is durable.
+    #[test]
+    fn a_broken_invariant_of_an_append_is_the_reason_of_the_stop() {
+        let disk = SimDisk::new(1);
+        let alone = alone(&disk);
+        let gate = Gate::new();
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+        let resolve_early = async {
+            alone.1.until_disk_wait().await;
+            alone.1.log_store.forget_pending_appends();
+            gate.open();
+        };
+        check_stops_because_of("an append is resolved once", &alone, resolve_early);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use openraft::async_runtime::instant::Instant;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{RaftMetrics, ServerState};
 
+use crate::node::Node;
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
-use crate::node::start::Node;
 
 /// The role of a node at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Node {
     pub fn status(&self) -> Status {
         let mut status = Status::from_metrics(&self.raft.metrics().borrow_watched());
         let (own, age_max) = (status.node, self.lease() * 2);
-        let contact = self.leader_contact.within(age_max);
+        let contact = self.leadership.contact.within(age_max);
         let successor = contact.filter(|(_, term)| *term > status.term).map(|(node, _)| node);
         if status.leads() && (successor.is_some() || self.has_lost_quorum(&status, age_max)) {
             status.role = Role::Follower;
@@ -144,7 +144,7 @@ impl Node {
     /// The leader of a later term than this node knows, if it sent a message within two leases:
     /// openraft notices it only when the disk has stored its vote.
     pub(crate) fn successor(&self) -> Option<u64> {
-        let (node, term) = self.leader_contact.within(self.lease() * 2)?;
+        let (node, term) = self.leadership.contact.within(self.lease() * 2)?;
         (term > self.raft.metrics().borrow_watched().current_term).then_some(node)
     }
 
@@ -152,7 +152,7 @@ impl Node {
     /// needs no other node.
     fn has_lost_quorum(&self, status: &Status, age_max: Duration) -> bool {
         // A quorum elected it, and none may have acknowledged it since.
-        let age = status.quorum_age.or_else(|| self.leadership_win.age(status.term));
+        let age = status.quorum_age.or_else(|| self.leadership.win.age(status.term));
         status.voters != [status.node] && age.is_some_and(|age| age > age_max)
     }
 
@@ -186,7 +186,7 @@ impl Node {
     pub async fn stopped(&self) -> NodeError {
         let mut metrics = self.raft.server_metrics();
         while metrics.changed().await.is_ok() {}
-        if let Some(cause) = self.log_store.terminal().cause() {
+        if let Some(cause) = self.terminal().cause() {
             return cause.clone().into();
         }
         let panicked = || "a task of openraft panicked".into();

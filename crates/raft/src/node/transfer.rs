@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::node::Node;
 use crate::node::change::ChangeProgress;
 use crate::node::error::NodeError;
-use crate::node::start::Node;
+use crate::node::follower_waits::CATCH_UP_LAG_ENTRIES;
 use crate::node::status::Status;
-
-/// The most entries that the target of a transfer may lack while this leader still takes proposals,
-/// and that a node may lack that gets a vote.
-pub(crate) const CATCH_UP_LAG_ENTRIES: u64 = 64;
 
 impl Node {
     /// Transfers leadership to a voter, and returns when that leads. Transfers take turns.
@@ -36,13 +33,17 @@ impl Node {
     /// [`NodeError::Membership`], too, if it was asked and another node was elected.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let progress = ChangeProgress::new(patience);
-        let turn = tokio::time::timeout(progress.remaining(), self.transfers.lock()).await;
+        let turn =
+            tokio::time::timeout(progress.remaining(), self.leadership.transfers.lock()).await;
         let is_made = |_| NodeError::NotProposed("another transfer of leadership is made".into());
         let _turn = turn.map_err(is_made)?;
         let term = loop {
             match self.try_transfer(target, &progress).await {
                 Ok(term) => break term,
-                Err(error) => progress.retry_after(error, self.silence_max()).await?,
+                Err(error) => {
+                    let error = self.or_invariant(error);
+                    progress.retry_after(error, self.silence_max()).await?;
+                }
             }
         };
         self.wait_for_successor(target, term, progress.remaining()).await
@@ -67,7 +68,7 @@ impl Node {
         let deadline = Instant::now() + remaining().min(self.silence_max());
         let remaining = || deadline.saturating_duration_since(Instant::now());
         let lacks = || NodeError::NotProposed(format!("node {target} lacks the last entries"));
-        let mut resignation = self.resigned.begin(term);
+        let mut resignation = self.leadership.resigned.begin(term);
         // With all permits, earlier proposals are resolved, and later ones are refused.
         let resolved = tokio::time::timeout(remaining(), self.permits.acquire_all()).await;
         let all = resolved.map_err(|_| lacks())?.map_err(|error| self.fail(error))?;
@@ -99,7 +100,7 @@ impl Node {
             self.wait_for(patience, |status| status.term > term && status.leader.is_some());
         // While this node's disk stalls, openraft notices no leader.
         let contact = async {
-            let leader = self.leader_contact.wait_for_term_above(term).await;
+            let leader = self.leadership.contact.wait_for_term_above(term).await;
             tokio::time::sleep(self.lease()).await;
             leader
         };
@@ -150,61 +151,5 @@ impl Node {
             }
         }
         given
-    }
-
-    /// The longest election timeout, for which a voter that acknowledged this leader gives no vote.
-    pub(crate) fn lease(&self) -> Duration {
-        Duration::from_millis(self.raft.config().election_timeout_max)
-    }
-
-    /// The time for which a node that runs may be silent: three leases.
-    pub(crate) fn silence_max(&self) -> Duration {
-        self.lease() * 3
-    }
-
-    /// Waits until the target acknowledges a message that this leader sends from now on: earlier
-    /// acknowledgements may be from before it stopped.
-    async fn hear_from(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
-        let since = Instant::now();
-        let has_heard = |status: &Status| status.has_heard(target, since.elapsed());
-        match self.wait_as_leader(term, patience, has_heard).await {
-            Err(NodeError::TimedOut) => {
-                Err(NodeError::Membership(format!("node {target} does not answer")))
-            }
-            heard => heard,
-        }
-    }
-
-    /// Waits until the target has acknowledged an entry, and lacks `lag` entries at most.
-    pub(crate) async fn catch_up(
-        &self,
-        target: u64,
-        term: u64,
-        lag: u64,
-        patience: Duration,
-    ) -> Result<(), NodeError> {
-        let is_near = |status: &Status| {
-            let lacks = |has: u64| status.last.map_or(0, |last| last.saturating_sub(has));
-            status.matched.get(&target).copied().flatten().is_some_and(|has| lacks(has) <= lag)
-        };
-        self.wait_as_leader(term, patience, is_near).await
-    }
-
-    /// Waits until the status of this leader is as wanted, while it leads in this term.
-    ///
-    /// # Errors
-    /// [`NodeError::NotLeader`]; [`NodeError::TimedOut`] after `patience`.
-    pub(crate) async fn wait_as_leader(
-        &self,
-        term: u64,
-        patience: Duration,
-        is_wanted: impl Fn(&Status) -> bool + Send + Sync,
-    ) -> Result<(), NodeError> {
-        let leads = |status: &Status| status.leads() && status.term == term;
-        match self.wait_for(patience, |status| !leads(status) || is_wanted(status)).await {
-            Some(status) if leads(&status) => Ok(()),
-            Some(_) => Err(self.not_leader()),
-            None => Err(NodeError::TimedOut),
-        }
     }
 }
