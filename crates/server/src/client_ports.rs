@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 #[cfg(feature = "http3")]
 use crate::certificate::Certificate;
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 use crate::http::listener;
 #[cfg(feature = "http3")]
 use crate::http::{client_connection::ConnectionState, http3, route};
@@ -95,9 +95,9 @@ impl ClientPorts {
             }
             (None, None) => None,
             _ => {
-                return Err(ServerError::internal(
+                return Err(ServerError::internal(BrokenInvariant(
                     "HTTP/3 has a port and a certificate, or neither",
-                ));
+                )));
             }
         };
         let tcp = listen(self.tcp)?;

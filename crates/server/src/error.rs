@@ -49,15 +49,21 @@ pub enum ServerError {
     },
 }
 
+/// A broken invariant that nothing has reported. A node that starts fails with
+/// [`ServerError::internal`]; one that runs is stopped by
+/// [`FailureSignal::report_broken`](crate::supervisor::FailureSignal::report_broken).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BrokenInvariant(pub(crate) &'static str);
+
 impl ServerError {
-    /// Reports a broken invariant.
+    /// Reports a broken invariant of a node that does not run yet.
     ///
     /// # Panics
-    /// In debug builds.
+    /// In debug builds, when it is logged.
     #[track_caller]
-    pub(crate) fn internal(invariant: &'static str) -> Self {
-        debug_assert!(false, "broken invariant: {invariant}");
+    pub(crate) fn internal(BrokenInvariant(invariant): BrokenInvariant) -> Self {
         tracing::error!(invariant, "an invariant of the node does not hold");
+        debug_assert!(false, "broken invariant: {invariant}");
         Self::Internal { invariant }
     }
 }

@@ -42,7 +42,7 @@ use esker_raft::ClusterId;
 use tokio::time::Instant;
 
 use crate::call::ask_all;
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 use crate::http::founding_listener::FoundingListener;
 use crate::identity::{Identity, LogFolder};
 use crate::join::{AdmitError, admit_at, parse_cluster_id};
@@ -109,7 +109,7 @@ impl<'a> Founding<'a> {
             ));
         };
         let Some(index) = node.checked_sub(1) else {
-            return Err(ServerError::internal("nodes are numbered from 1"));
+            return Err(ServerError::internal(BrokenInvariant("nodes are numbered from 1")));
         };
         let listed = usize::try_from(index).ok().and_then(|index| addresses.get(index));
         match listed {
@@ -186,14 +186,20 @@ impl<'a> Founding<'a> {
                 FoundingStep::Wait(why) => why,
                 FoundingStep::Join(cluster, members) => {
                     let Some(member) = members.first() else {
-                        return Err(ServerError::internal("a cluster to join has a member"));
+                        return Err(ServerError::internal(BrokenInvariant(
+                            "a cluster to join has a member",
+                        )));
                     };
+                    // Until a leader answers, which may take long.
+                    listener.set_reason(&format!("it asks the cluster {cluster} to join"));
                     match admit_at(&members, cluster, self.node).await {
                         Ok(()) => {
                             loopback::check_members(member, self.own, raft).await?;
                             return Ok(Some(cluster));
                         }
-                        Err(AdmitError::Failed(error)) => return Err(error),
+                        Err(AdmitError::Broken(broken)) => {
+                            return Err(ServerError::internal(broken));
+                        }
                         Err(AdmitError::Refused(why)) => return Err(ServerError::Join(why)),
                         Err(AdmitError::Unavailable(why)) => {
                             format!("the cluster {cluster}: {why}")

@@ -17,7 +17,7 @@ use esker_consensus::{ConsensusLog, ReadOnlyReason};
 use esker_disk::Disk;
 use esker_raft::ClusterId;
 
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 
 const LABEL_MAGIC: [u8; 8] = *b"ESKNODE1";
 const CLUSTER_BYTES: usize = 16;
@@ -51,7 +51,7 @@ impl Identity {
 
     fn new(cluster: ClusterId, node: u64, founds: bool) -> Result<Self, ServerError> {
         if node == 0 {
-            return Err(ServerError::internal("nodes are numbered from 1"));
+            return Err(ServerError::internal(BrokenInvariant("nodes are numbered from 1")));
         }
         Ok(Self { cluster, node, store: u128::from_le_bytes(random_bytes()?), founds })
     }
@@ -108,7 +108,9 @@ pub(crate) fn random_bytes() -> Result<[u8; 16], ServerError> {
     match filled {
         Ok(16) => Ok(bytes),
         // Linux returns up to 256 bytes at once.
-        Ok(_) => Err(ServerError::internal("the system returns 16 random bytes at once")),
+        Ok(_) => Err(ServerError::internal(BrokenInvariant(
+            "the system returns 16 random bytes at once",
+        ))),
         Err(error) => Err(ServerError::Io("no random id".into(), error.into())),
     }
 }
@@ -161,12 +163,16 @@ impl LogFolder {
     pub(crate) fn create(&self, identity: &Identity) -> Result<ConsensusLog, ServerError> {
         let label = identity.encode();
         if Identity::decode(&label) != Some(*identity) {
-            return Err(ServerError::internal("an identity is decoded as it was encoded"));
+            return Err(ServerError::internal(BrokenInvariant(
+                "an identity is decoded as it was encoded",
+            )));
         }
         let builder = ConsensusLog::builder(&self.dir).disk(Arc::clone(&self.disk));
         let log = builder.label(label).open()?;
         if Identity::decode(&log.options().label) != Some(*identity) {
-            return Err(ServerError::internal("a new log has the identity of its node"));
+            return Err(ServerError::internal(BrokenInvariant(
+                "a new log has the identity of its node",
+            )));
         }
         debug_assert!(is_unused(&log), "a new log has no entries");
         Ok(log)

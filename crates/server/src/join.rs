@@ -1,5 +1,6 @@
 //! Joining a cluster, and announcing the addresses of this node to it.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::call::{ask, ask_leader};
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 use crate::identity::Identity;
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
@@ -34,8 +35,17 @@ pub(crate) enum AdmitError {
     Refused(String),
     /// No leader was reached.
     Unavailable(String),
-    /// The request could not be made.
-    Failed(ServerError),
+    /// An invariant does not hold.
+    Broken(BrokenInvariant),
+}
+
+impl fmt::Display for AdmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) | Self::Unavailable(why) => f.write_str(why),
+            Self::Broken(BrokenInvariant(invariant)) => write!(f, "not true that {invariant}"),
+        }
+    }
 }
 
 /// Asks the cluster of this member whether a node may have this number. Returns the id of the
@@ -50,7 +60,7 @@ pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerEr
     match admit_at(&addresses, cluster, node).await {
         Ok(()) => Ok(cluster),
         Err(AdmitError::Refused(why) | AdmitError::Unavailable(why)) => Err(refused(why)),
-        Err(AdmitError::Failed(error)) => Err(error),
+        Err(AdmitError::Broken(broken)) => Err(ServerError::internal(broken)),
     }
 }
 
@@ -64,7 +74,7 @@ pub(crate) async fn admit_at(
     node: u64,
 ) -> Result<(), AdmitError> {
     let body = RemoveNodeRequest { cluster: cluster.to_string(), node };
-    let body = encode(&body).map_err(AdmitError::Failed)?;
+    let body = encode(&body)?;
     let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE_TIMEOUT).await;
     let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
     debug_assert!(!answer.status.is_server_error(), "the leader is asked until it can answer");
@@ -74,9 +84,9 @@ pub(crate) async fn admit_at(
     }
 }
 
-fn encode(request: &impl Serialize) -> Result<Vec<u8>, ServerError> {
-    serde_json::to_vec(request)
-        .map_err(|_| ServerError::internal("requests to members are encoded as JSON"))
+fn encode(request: &impl Serialize) -> Result<Vec<u8>, AdmitError> {
+    let broken = |_| AdmitError::Broken(BrokenInvariant("requests to members are encoded as JSON"));
+    serde_json::to_vec(request).map_err(broken)
 }
 
 /// Parses the id of a cluster, 32 hexadecimal digits.
@@ -128,7 +138,7 @@ pub(crate) async fn announce(state: Arc<NodeState>, own: Member, join: Vec<Strin
         }
         let reached = if status.leads() {
             let reached = state.node().add(status.node, own.clone(), CHANGE_TIMEOUT).await;
-            reached.map_err(|error| error.to_string())
+            reached.map_err(|error| AdmitError::Refused(error.to_string()))
         } else {
             let others = status.members.iter().filter(|(id, _)| **id != status.node);
             let mut addresses = join.clone();
@@ -147,11 +157,14 @@ pub(crate) async fn announce(state: Arc<NodeState>, own: Member, join: Vec<Strin
         };
         match reached {
             Ok(()) => tracing::info!(node = status.node, "the cluster knows this node"),
-            Err(why) if why != reported => {
-                tracing::warn!(%why, "the cluster does not know this node");
-                reported = why;
+            Err(AdmitError::Broken(broken)) => return state.failures().report_broken(broken),
+            Err(error) => {
+                let why = error.to_string();
+                if why != reported {
+                    tracing::warn!(why, "the cluster does not know this node");
+                    reported = why;
+                }
             }
-            Err(_) => {}
         }
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(RETRY_DELAY_MAX);
@@ -171,7 +184,7 @@ async fn request_add(
     identity: &Identity,
     own: &Member,
     joins: bool,
-) -> Result<(), String> {
+) -> Result<(), AdmitError> {
     let body = AddNodeRequest {
         cluster: identity.cluster.to_string(),
         node: identity.node,
@@ -180,13 +193,13 @@ async fn request_add(
         store: Some(format!("{:032x}", own.store)),
         joins,
     };
-    let body = encode(&body).map_err(|error| error.to_string())?;
+    let body = encode(&body)?;
     let answer =
         ask_leader(addresses, "/cluster/add", Some(&body), CHANGE_TIMEOUT + MEMBER_CALL_TIMEOUT)
             .await;
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
     match answer.status {
         StatusCode::OK => Ok(()),
-        _ => Err(answer.text()),
+        _ => Err(AdmitError::Refused(answer.text())),
     }
 }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::{Instant, timeout};
 
+use crate::error::BrokenInvariant;
 use crate::idle::{AnswerGuard, Traffic};
 use crate::supervisor::FailureSignal;
 
@@ -49,6 +50,8 @@ const _: () = assert!(ANSWERS_BYTES.is_multiple_of(CONNECTION_SHARES));
 const _: () = assert!(BODIES_BYTES.is_multiple_of(CONNECTION_SHARES));
 // A request that waits sees several connections closed before it gives up.
 const _: () = assert!(EVICTION_INTERVAL.as_millis() * 2 <= PERMIT_TIMEOUT.as_millis());
+
+const BUDGET_CLOSED: BrokenInvariant = BrokenInvariant("a memory budget is never closed");
 
 /// The memory budget of all connections.
 #[derive(Debug)]
@@ -153,7 +156,7 @@ impl Pool {
     ) -> Result<OwnedSemaphorePermit, BudgetExhausted> {
         Arc::clone(semaphore).try_acquire_many_owned(bytes).map_err(|error| {
             if error == TryAcquireError::Closed {
-                self.failures.report_broken("a memory budget is never closed");
+                self.failures.report_broken(BUDGET_CLOSED);
             }
             BudgetExhausted
         })
@@ -168,7 +171,7 @@ impl Pool {
             match timeout(EVICTION_INTERVAL, &mut permit).await {
                 Ok(Ok(permit)) => return Ok(permit),
                 Ok(Err(_)) => {
-                    self.failures.report_broken("a memory budget is never closed");
+                    self.failures.report_broken(BUDGET_CLOSED);
                     return Err(BudgetExhausted);
                 }
                 Err(_) if Instant::now() >= deadline => return Err(BudgetExhausted),
@@ -242,7 +245,7 @@ impl ConnectionUsage {
         let mut progress = self.progress.lock();
         match progress.waiting.checked_sub(1) {
             Some(waiting) => *progress = Progress { waiting, last: Instant::now() },
-            None => failures.report_broken("a wait for a client ends once"),
+            None => failures.report_broken(BrokenInvariant("a wait for a client ends once")),
         }
     }
 
@@ -471,7 +474,7 @@ mod tests {
             silent[1].2.clear();
         };
         let both = timeout(PERMIT_TIMEOUT * 4, async { tokio::join!(waits, ends) }).await;
-        assert!(both.is_ok_and(|(room, ())| room.is_ok()));
+        assert!(both.is_ok_and(|(permit, ())| permit.is_ok()));
         assert_eq!(budget.evictions(), 1);
         for (at, (traffic, ..)) in silent.iter().enumerate() {
             assert!(!is_evicted(traffic).await, "connection {at}");
@@ -487,8 +490,8 @@ mod tests {
         for _ in 0..CONNECTION_SHARES {
             let (traffic, share) = connection(&budget);
             // The node itself is slow: they wait for no client.
-            let room = share.acquire(16 * MIB).await.unwrap();
-            answered.push((traffic, share, room));
+            let permit = share.acquire(16 * MIB).await.unwrap();
+            answered.push((traffic, share, permit));
         }
         let (_, other) = connection(&budget);
         let begun = Instant::now();

@@ -10,7 +10,7 @@ use esker_raft::{Member, Node, Replica, Role, Status};
 use parking_lot::Mutex;
 
 use crate::counters::Counters;
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 use crate::forward::Forwarder;
 use crate::identity::{Identity, random_bytes};
 use crate::log_limiter::LogLimiter;
@@ -94,7 +94,9 @@ impl NodeState {
         failures: FailureSignal,
     ) -> Result<Self, ServerError> {
         if node.id() != identity.node {
-            return Err(ServerError::internal("the Raft node has the number of its identity"));
+            return Err(ServerError::internal(BrokenInvariant(
+                "the Raft node has the number of its identity",
+            )));
         }
         let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
         let followers =
@@ -224,15 +226,14 @@ impl NodeState {
         Members { leader, members, cluster, changing: status.is_joint }
     }
 
-    /// Returns how much further ahead the clock is than epochs follow at once; below 0 if it is
-    /// behind.
-    fn clock_step_ns(&self) -> i64 {
-        // Clocks have 64 bits of nanoseconds: the longest steps are shown as the highest number.
-        let ns = |by: Duration| i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+    /// Returns how much further ahead the clock is than epochs follow at once, in the unit of
+    /// `count`; below 0 if it is behind. A number that does not fit is the highest.
+    fn clock_step(&self, count: impl Fn(Duration) -> u128) -> i64 {
+        let count = |by: Duration| i64::try_from(count(by)).unwrap_or(i64::MAX);
         match self.timestamps.oracle.clock().step {
             Step::None => 0,
-            Step::Forward(by) => ns(by),
-            Step::Backward(by) => -ns(by),
+            Step::Forward(by) => count(by),
+            Step::Backward(by) => -count(by),
         }
     }
 
@@ -248,7 +249,7 @@ impl NodeState {
             epoch_age_ns: clock.epoch_age.filter(|_| leads).map(ns),
             spread_ns: clock.spread.map(ns),
             uncertainty_ns: clock.uncertainty().filter(|_| leads).map(ns),
-            step_ns: if leads { self.clock_step_ns() } else { 0 },
+            step_ns: if leads { self.clock_step(|by| by.as_nanos()) } else { 0 },
         }
     }
 
@@ -269,7 +270,7 @@ impl NodeState {
             applied: status.applied,
             epoch: self.last_epoch(),
             lease_reads: self.lease_reads(),
-            clock_step_ms: if status.leads() { self.clock_step_ns() / 1_000_000 } else { 0 },
+            clock_step_ms: if status.leads() { self.clock_step(|by| by.as_millis()) } else { 0 },
             blocked: self.timestamps.oracle.blocked().map(|why| why.to_string()),
             reverted: status.reverted.keys().copied().collect(),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),

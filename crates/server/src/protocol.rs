@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::error::ServerError;
+use crate::error::BrokenInvariant;
 
 /// A member of the cluster, and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,9 +54,9 @@ pub(crate) struct FoundingStatus {
 }
 
 impl FoundingStatus {
-    pub(crate) fn encode(&self) -> Result<Bytes, ServerError> {
+    pub(crate) fn encode(&self) -> Result<Bytes, BrokenInvariant> {
         let body = serde_json::to_vec(self)
-            .map_err(|_| ServerError::internal("the status of a founding is encoded as JSON"))?;
+            .map_err(|_| BrokenInvariant("the status of a founding is encoded as JSON"))?;
         debug_assert_eq!(serde_json::from_slice::<Self>(&body).ok().as_ref(), Some(self));
         Ok(body.into())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use esker_consensus::ConsensusLog;
-use esker_oracle::Epochs;
+use esker_oracle::{Epochs, OracleError};
 use esker_raft::{Member, Node, NodeError, NodeOptions, Replica};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
@@ -103,7 +103,13 @@ impl Server {
         let serving = clients.serve(Arc::clone(&state), connections, stopping, &mut tasks)?;
         let listener = tokio::spawn(supervisor.watch("answer clients", serving));
         let issuing = Arc::clone(&state);
-        tasks.spawn("issue timestamps", async move { issuing.oracle().ended().await });
+        tasks.spawn("issue timestamps", async move {
+            issuing.oracle().ended().await;
+            // The oracle has logged it.
+            if let Some(OracleError::Internal { invariant }) = issuing.oracle().blocked() {
+                issuing.failures().set(NodeFailure::Internal { invariant });
+            }
+        });
         tasks.spawn(
             "watch the disk",
             disk_stall::watch(Arc::clone(&state), options.disk_stall_timeout),

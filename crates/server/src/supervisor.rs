@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 
 /// The reason why the node has to stop.
 #[derive(Debug, Clone)]
@@ -59,12 +59,12 @@ impl FailureSignal {
         })
     }
 
-    /// Stops the node because `invariant` does not hold.
+    /// Stops the node because an invariant does not hold.
     ///
     /// # Panics
-    /// In debug builds.
+    /// In debug builds, when the failure is recorded and logged.
     #[track_caller]
-    pub(crate) fn report_broken(&self, invariant: &'static str) {
+    pub(crate) fn report_broken(&self, BrokenInvariant(invariant): BrokenInvariant) {
         if self.set(NodeFailure::Internal { invariant }) {
             tracing::error!(invariant, "an invariant of the node does not hold; the node stops");
         }
@@ -81,7 +81,11 @@ impl FailureSignal {
         match failure.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(failure)) => failure.clone(),
             // The sender is in `self`.
-            _ => NodeFailure::Internal { invariant: "a failure signal outlives its waiters" },
+            _ => {
+                let invariant = "a failure signal outlives its waiters";
+                self.report_broken(BrokenInvariant(invariant));
+                NodeFailure::Internal { invariant }
+            }
         }
     }
 }
@@ -244,7 +248,7 @@ mod tests {
     #[cfg_attr(debug_assertions, should_panic(expected = "broken invariant: two is two"))]
     fn a_broken_invariant_panics_in_debug_builds() {
         let failures = FailureSignal::default();
-        failures.report_broken("two is two");
+        failures.report_broken(BrokenInvariant("two is two"));
         assert!(failures.is_set());
     }
 }

@@ -1,5 +1,6 @@
 //! The certificate in the data folder, and when the node makes a new one.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,7 +9,7 @@ use esker_disk::Disk;
 
 use crate::certificate::files::{Pem, keep_replaced, write};
 use crate::certificate::pair::{CertificatePair, certificate_hosts, is_operators};
-use crate::error::ServerError;
+use crate::error::{BrokenInvariant, ServerError};
 use crate::options::{CertificateFiles, ServerOptions};
 
 /// Makes certificates in a data folder.
@@ -42,9 +43,7 @@ impl CertificateMaker {
     /// cannot be used.
     pub(crate) fn open(&self, now: SystemTime) -> Result<(Pem, CertificatePair), ServerError> {
         let files = self.files();
-        let found = files.read().map_err(|(path, error)| {
-            ServerError::Io(format!("cannot read {}", path.display()), error)
-        })?;
+        let found = files.read().map_err(read_failed)?;
         let Some(pem) = found else {
             tracing::info!(folder = %self.data.display(), "makes a certificate for HTTP/3");
             return self.make(now);
@@ -54,9 +53,15 @@ impl CertificateMaker {
             Err(why) if is_operators(&pem.cert) => return Err(unusable(&files, &why)),
             // It may be half of a pair of the operator's.
             Err(why) => {
-                let dir = self.disk.create_dir(&self.data).map_err(write_failed)?;
+                let dir = self.disk.create_dir(&self.data);
+                let dir = dir.map_err(|error| self.write_failed(error))?;
                 keep_replaced(&*dir, &self.data, &pem).map_err(|error| {
-                    ServerError::Io("cannot keep the certificate that was there".into(), error)
+                    let (cert, key) = (files.cert.display(), files.key.display());
+                    let why = format!(
+                        "cannot keep {cert} and {key} under other names before they are replaced: \
+                         move them away, and start the node again"
+                    );
+                    ServerError::Io(why, error)
                 })?;
                 return self.replace(&why, now);
             }
@@ -97,17 +102,29 @@ impl CertificateMaker {
             .map_err(ServerError::Certificate)?;
         let pair = CertificatePair::parse(&pem).map_err(ServerError::Certificate)?;
         if !pair.is_own {
-            return Err(ServerError::internal("a node knows the certificates that it makes"));
+            return Err(ServerError::internal(BrokenInvariant(
+                "a node knows the certificates that it makes",
+            )));
         }
         let dir = self.disk.create_dir(&self.data);
-        dir.and_then(|dir| write(&*dir, &pem)).map_err(write_failed)?;
+        dir.and_then(|dir| write(&*dir, &pem)).map_err(|error| self.write_failed(error))?;
         Ok((pem, pair))
+    }
+
+    fn write_failed(&self, error: esker_disk::Error) -> ServerError {
+        let CertificateFiles { cert, key } = self.files();
+        let why = format!(
+            "cannot write {} and {}: make room, and let this user write there",
+            cert.display(),
+            key.display()
+        );
+        ServerError::Io(why, io::Error::new(error.kind(), error))
     }
 }
 
-fn write_failed(error: esker_disk::Error) -> ServerError {
-    let io = std::io::Error::new(error.kind(), error);
-    ServerError::Io("cannot write the certificate".into(), io)
+/// Returns the error of a file that exists and cannot be read.
+pub(crate) fn read_failed((path, error): (PathBuf, io::Error)) -> ServerError {
+    ServerError::Io(format!("cannot read {}: let this user read it", path.display()), error)
 }
 
 /// Returns the error of an operator's certificate in the data folder: only the operator replaces

@@ -57,7 +57,11 @@ impl CertificatePair {
             return Err(why.into());
         }
         let Some(first) = chain.first() else {
-            return Err("the file of the certificate has none".into());
+            return Err(
+                "the file of the certificate has none: it is missing or empty, or it has no \
+                        certificate as PEM"
+                    .into(),
+            );
         };
         let parsed = x509_cert::Certificate::from_der(first)
             .map_err(|error| format!("the certificate cannot be read: {error}"))?;
@@ -68,6 +72,9 @@ impl CertificatePair {
                 "the certificate is of version {version} of X.509, and clients of HTTP/3 take \
                  version 3 alone: make one with extensions, such as its names"
             ));
+        }
+        if pem.key.is_empty() {
+            return Err("the file of the key is missing or empty".into());
         }
         let key = PrivateKeyDer::from_pem_slice(&pem.key)
             .map_err(|error| format!("the key cannot be read: {error}"))?;

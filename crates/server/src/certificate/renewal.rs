@@ -1,8 +1,6 @@
 //! Renewal of the certificate while the node runs.
 
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
@@ -10,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::certificate::files::Pem;
-use crate::certificate::maker::CertificateMaker;
+use crate::certificate::maker::{CertificateMaker, read_failed};
 use crate::certificate::pair::CertificatePair;
 use crate::certificate::resolver::CertificateResolver;
 use crate::counters::Counters;
@@ -53,7 +51,9 @@ impl Certificate {
     /// Reads the operator's certificate, if one is given. Touches no data.
     pub(crate) fn open_operators(options: &ServerOptions) -> Result<Option<Self>, ServerError> {
         let Some(files) = &options.certificate else { return Ok(None) };
-        let found = files.read().map_err(read_failure);
+        let found = files.read().map_err(|(path, error)| {
+            format!("cannot read {}: {error}: let this user read it", path.display())
+        });
         let (pem, pair) =
             found.and_then(|pem| parse_valid(pem, SystemTime::now())).map_err(|why| {
                 let (cert, key) = (files.cert.display(), files.key.display());
@@ -96,8 +96,8 @@ impl Certificate {
         Arc::clone(&self.resolver)
     }
 
-    /// Renews the certificate, or reads the operator's again, for ever. A panic in a check is
-    /// counted, and the certificate stays: all nodes may have the same files.
+    /// Renews the certificate, or reads the operator's again, for ever. A panic in a check, or a
+    /// broken invariant, is counted, and the certificate stays: all nodes may have the same files.
     pub(crate) async fn watch(mut self, counters: &Counters) {
         counters.certificate_ends.store(self.pair.not_after_seconds(), Relaxed);
         let mut ticks = tokio::time::interval(self.check_interval);
@@ -107,19 +107,19 @@ impl Certificate {
             // Files are read and written.
             let checked = tokio::task::spawn_blocking(move || {
                 let refresh = AssertUnwindSafe(|| self.refresh(SystemTime::now()));
-                let has_panicked = catch_unwind(refresh).is_err();
-                (self, has_panicked)
+                let is_broken = catch_unwind(refresh).unwrap_or(true);
+                (self, is_broken)
             });
-            let has_panicked;
+            let is_broken;
             match checked.await {
-                Ok(checked) => (self, has_panicked) = checked,
+                Ok(checked) => (self, is_broken) = checked,
                 Err(error) => return tracing::error!(%error, "the certificate is not renewed"),
             }
-            if has_panicked {
+            if is_broken {
                 counters.failed_tasks.fetch_add(1, Relaxed);
                 tracing::error!(
                     end = self.pair.not_after_text(),
-                    "keeps the certificate: looking at it panicked"
+                    "keeps the certificate: a check of its files failed because of a bug"
                 );
             }
             counters.certificate_ends.store(self.pair.not_after_seconds(), Relaxed);
@@ -127,7 +127,9 @@ impl Certificate {
     }
 
     /// Checks the files once: renews the certificate if it is due, or uses the new one there.
-    fn refresh(&mut self, now: SystemTime) {
+    /// Returns whether an invariant does not hold.
+    fn refresh(&mut self, now: SystemTime) -> bool {
+        let mut is_broken = false;
         match self.renew(now) {
             Ok(Some((pem, pair))) => {
                 self.resolver.replace(pair.key());
@@ -139,21 +141,45 @@ impl Certificate {
                 self.reported.clear();
             }
             Ok(None) => self.reported.clear(),
-            Err(why) if why != self.reported => {
-                let end = self.pair.not_after_text();
-                tracing::warn!(why, end, "keeps the certificate of HTTP/3");
-                self.reported = why;
+            Err(error) => {
+                is_broken = matches!(error, ServerError::Internal { .. });
+                self.report(&error);
             }
-            Err(_) => {}
         }
         let is_quiet =
             self.last_warning.is_some_and(|then| then.elapsed() < EXPIRY_WARNING_INTERVAL);
         if self.is_operators && self.pair.is_due(now) && !is_quiet {
             tracing::warn!(
                 end = self.pair.not_after_text(),
+                cert = %self.files().cert.display(),
+                key = %self.files().key.display(),
                 "the certificate of HTTP/3 ends soon: replace its files"
             );
             self.last_warning = Some(Instant::now());
+        }
+        is_broken
+    }
+
+    fn files(&self) -> CertificateFiles {
+        match &self.source {
+            CertificateSource::Operator(files) => files.clone(),
+            CertificateSource::DataDir(maker) => maker.files(),
+        }
+    }
+
+    /// Logs that a pair could not replace the one in use, and why: once for each reason.
+    fn report(&mut self, error: &ServerError) {
+        let why = error.to_string();
+        if why != self.reported {
+            let files = self.files();
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                end = self.pair.not_after_text(),
+                cert = %files.cert.display(),
+                key = %files.key.display(),
+                "keeps the certificate of HTTP/3"
+            );
+            self.reported = why;
         }
     }
 
@@ -161,13 +187,10 @@ impl Certificate {
     ///
     /// # Errors
     /// The reason why there is none although one is due.
-    fn renew(&mut self, now: SystemTime) -> Result<Option<(Pem, CertificatePair)>, String> {
-        let files = match &self.source {
-            CertificateSource::Operator(files) => files,
-            CertificateSource::DataDir(maker) => &maker.files(),
-        };
+    fn renew(&mut self, now: SystemTime) -> Result<Option<(Pem, CertificatePair)>, ServerError> {
+        let files = self.files();
         // Files that cannot be read may be the operator's, and are not written.
-        let found = files.read().map_err(read_failure)?.unwrap_or_default();
+        let found = files.read().map_err(read_failed)?.unwrap_or_default();
         let CertificateSource::DataDir(maker) = &self.source else {
             return parse_changed(found, &self.pem, now);
         };
@@ -183,12 +206,11 @@ impl Certificate {
         if self.pair.is_own && self.pair.check(now).is_ok() && !self.pair.is_due(now) {
             return Ok(None);
         }
-        maker.make(now).map(Some).map_err(|error| {
+        maker.make(now).map(Some).inspect_err(|_| {
             // One of the files may be written: it is not the operator's.
             if let Ok(Some(found)) = files.read() {
                 self.pem = found;
             }
-            error.to_string()
         })
     }
 }
@@ -196,7 +218,7 @@ impl Certificate {
 /// Parses a pair that is valid now. `None` are files that do not exist.
 fn parse_valid(pem: Option<Pem>, now: SystemTime) -> Result<(Pem, CertificatePair), String> {
     let Some(pem) = pem.filter(|pem| *pem != Pem::default()) else {
-        return Err("the files are not there".into());
+        return Err("the files are missing or empty".into());
     };
     let pair = CertificatePair::parse(&pem)?;
     pair.check(now)?;
@@ -208,12 +230,11 @@ fn parse_changed(
     found: Pem,
     known: &Pem,
     now: SystemTime,
-) -> Result<Option<(Pem, CertificatePair)>, String> {
-    if found == *known { Ok(None) } else { parse_valid(Some(found), now).map(Some) }
-}
-
-fn read_failure((path, error): (PathBuf, io::Error)) -> String {
-    format!("cannot read {}: {error}", path.display())
+) -> Result<Option<(Pem, CertificatePair)>, ServerError> {
+    if found == *known {
+        return Ok(None);
+    }
+    parse_valid(Some(found), now).map(Some).map_err(ServerError::Certificate)
 }
 
 #[cfg(test)]

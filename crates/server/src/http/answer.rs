@@ -5,6 +5,7 @@ use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use crate::error::BrokenInvariant;
 use crate::http::body::AnswerBody;
 use crate::http::client_connection::ClientConnection;
 use crate::memory_budget::Permit;
@@ -45,7 +46,8 @@ pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
 /// short.
 pub(crate) async fn json(client: &ClientConnection, value: &impl Serialize) -> Answer {
     let Ok(body) = serde_json::to_vec(value) else {
-        return internal(client.failures(), "all answers are encoded as JSON");
+        let broken = BrokenInvariant("all answers are encoded as JSON");
+        return internal(client.failures(), broken);
     };
     match client.permit_answer(body.len()).await {
         Ok(permit) => new_answer(StatusCode::OK, JSON_TYPE, AnswerBody::new(body.into(), permit)),
@@ -86,8 +88,9 @@ pub(crate) fn unavailable(why: impl Into<Bytes>) -> Answer {
 /// # Panics
 /// In debug builds.
 #[track_caller]
-pub(crate) fn internal(failures: &FailureSignal, invariant: &'static str) -> Answer {
-    failures.report_broken(invariant);
+pub(crate) fn internal(failures: &FailureSignal, broken: BrokenInvariant) -> Answer {
+    failures.report_broken(broken);
+    let BrokenInvariant(invariant) = broken;
     let why = format!("a bug of this node: not true that {invariant}; the node stops");
     text(StatusCode::INTERNAL_SERVER_ERROR, why)
 }

@@ -48,6 +48,8 @@ pub(crate) enum ClusterChange {
 enum Refusal {
     /// There is no memory for the body.
     Busy,
+    /// No leader is known, as in each election, and while a cluster is founded.
+    NoLeader,
     Status(StatusCode, String),
     NotLeader {
         leader: u64,
@@ -63,6 +65,7 @@ impl From<NodeError> for Refusal {
             NodeError::NotLeader { leader: Some((leader, Member { client, .. })) } => {
                 Self::NotLeader { leader, address: client }
             }
+            NodeError::NotLeader { leader: None } => Self::NoLeader,
             NodeError::Membership(why) => unprocessable(why),
             // The same request may succeed later.
             NodeError::NotProposed(_) => {
@@ -89,6 +92,10 @@ impl Refusal {
     fn answer(self, own: u64) -> Answer {
         match self {
             Self::Busy => answer::busy(),
+            Self::NoLeader => {
+                let why = NodeError::NotLeader { leader: None }.to_string();
+                answer::text(StatusCode::INTERNAL_SERVER_ERROR, why)
+            }
             Self::Status(StatusCode::SERVICE_UNAVAILABLE, why) => answer::unavailable(why),
             Self::Status(status, why) => answer::text(status, why),
             Self::NotLeader { leader, address } => answer::not_leader(own, leader, &address),
@@ -327,8 +334,20 @@ async fn follow_clock(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult<
 /// Logs why a change was not made. A node that asks again and again, as one that was removed does,
 /// gets one line in an interval.
 fn log_refusal(state: &NodeState, id: u64, change: &'static str, node: Option<u64>, why: &Refusal) {
-    // The leader logs it.
-    let Refusal::Status(_, why) = why else { return };
+    let why = match why {
+        Refusal::Status(_, why) => why,
+        // No fault: a node that joins asks again.
+        Refusal::NoLeader => {
+            return tracing::info!(
+                id,
+                change,
+                node,
+                "no node leads: a change of the cluster waits"
+            );
+        }
+        // The leader logs it.
+        Refusal::Busy | Refusal::NotLeader { .. } => return,
+    };
     if state.should_log_refusal(change, node, why) {
         tracing::warn!(id, change, node, why, "a change of the cluster was refused");
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::error::BrokenInvariant;
 use crate::supervisor::FailureSignal;
 
 /// The number of slots in the reserve.
@@ -20,6 +21,8 @@ pub(crate) const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECTIONS_MAX: usize = u32::MAX as usize;
 
 const _: () = assert!(CONNECTIONS_MAX <= Semaphore::MAX_PERMITS);
+
+const SLOTS_CLOSED: BrokenInvariant = BrokenInvariant("the slots of connections are never closed");
 
 /// The slots of a listener.
 #[derive(Debug)]
@@ -62,7 +65,7 @@ impl ConnectionSlots {
         match permit {
             Ok(permit) => Some(ConnectionSlot { _permit: permit, is_reserve }),
             Err(_) => {
-                self.failures.report_broken("the slots of connections are never closed");
+                self.failures.report_broken(SLOTS_CLOSED);
                 None
             }
         }
@@ -82,7 +85,7 @@ impl ConnectionSlots {
         let clients = self.clients.acquire_many(self.connections).await;
         let reserve = self.reserve.acquire_many(RESERVE_SLOTS as u32).await;
         if clients.is_err() || reserve.is_err() {
-            self.failures.report_broken("the slots of connections are never closed");
+            self.failures.report_broken(SLOTS_CLOSED);
         }
     }
 }

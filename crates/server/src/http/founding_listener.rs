@@ -39,8 +39,9 @@ pub(crate) struct FoundingListener {
 impl FoundingListener {
     /// Creates the answers of a node with this status.
     pub(crate) fn new(status: &FoundingStatus) -> Result<Arc<Self>, ServerError> {
-        let status = status.encode()?;
-        Ok(Arc::new(Self { status, reason: Mutex::default() }))
+        let status = status.encode().map_err(ServerError::internal)?;
+        let reason = "it asks the other nodes of --cluster".to_owned();
+        Ok(Arc::new(Self { status, reason: reason.into() }))
     }
 
     /// Sets the reason why the node waits.

@@ -55,6 +55,6 @@ pub(crate) fn founding(state: &NodeState) -> Answer {
     let status = FoundingStatus { node, cluster, nodes: Vec::new(), is_founded };
     match status.encode() {
         Ok(body) => answer::short_json(body),
-        Err(_) => answer::internal(state.failures(), "the status of a founding is JSON"),
+        Err(broken) => answer::internal(state.failures(), broken),
     }
 }

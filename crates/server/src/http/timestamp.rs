@@ -6,6 +6,7 @@ use esker_raft::NodeError;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
 
+use crate::error::BrokenInvariant;
 use crate::forward::{FORWARDED_HEADER, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
 use crate::http::body::AnswerBody;
@@ -263,10 +264,12 @@ fn error_answer(state: &NodeState, id: u64, error: &OracleError) -> Answer {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no answer in time")
         }
         OracleError::ClockTooHigh { .. } => {
-            answer::internal(state.failures(), "only an operator sets a clock that is too high")
+            let broken = BrokenInvariant("only an operator sets a clock that is too high");
+            answer::internal(state.failures(), broken)
         }
         OracleError::Unavailable(NodeError::TooLong { .. } | NodeError::Membership(_)) => {
-            answer::internal(state.failures(), "no timestamp needs a long entry or a new member")
+            let broken = BrokenInvariant("no timestamp needs a long entry or a new member");
+            answer::internal(state.failures(), broken)
         }
         error => failed(state, id, error),
     }

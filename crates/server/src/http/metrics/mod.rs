@@ -14,6 +14,7 @@ use hyper::header::HeaderMap;
 use prometheus_client::metrics::info::Info;
 
 use crate::counters::{Counters, PROTOCOLS, STATUSES};
+use crate::error::BrokenInvariant;
 use crate::http::answer::{self, Answer};
 use crate::http::client_connection::ClientConnection;
 use crate::http::metrics::families::Families;
@@ -36,7 +37,7 @@ pub(crate) async fn answer(state: &NodeState, client: &ClientConnection, is_plai
     // Acquired before the text is built.
     let Ok(permit) = client.permit_answer(METRICS_BYTES_MAX).await else { return answer::busy() };
     let Ok(open_metrics) = encode(state) else {
-        return answer::internal(state.failures(), "metrics are encoded as text");
+        return answer::internal(state.failures(), BrokenInvariant("metrics are encoded as text"));
     };
     let text = match is_plain {
         true => plain_text::from_open_metrics(&open_metrics),
