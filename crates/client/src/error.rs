@@ -12,7 +12,8 @@ use esker_oracle::Timestamp;
 #[non_exhaustive]
 pub enum Error {
     /// The deadline of the call has passed. The source is the last failure of an attempt since the
-    /// last success, if there was one.
+    /// last success, if there was one. That a node does not lead counts only where no attempt
+    /// failed in another way: the reason of the leader is not hidden by those that name it.
     Deadline {
         /// The last failure.
         last: Option<AttemptError>,

@@ -23,7 +23,7 @@ pub(crate) struct Leader {
     state: tokio::sync::Mutex<LeaderState>,
     /// The highest timestamp that was received.
     highest: Mutex<Option<Timestamp>>,
-    /// The last failure since the last success.
+    /// The last failure since the last success: see [`Leader::record_failure`].
     last_failure: Mutex<Option<AttemptError>>,
     pub(crate) counters: Counters,
     connect_timeout: Duration,
@@ -133,9 +133,16 @@ impl Leader {
         Ok(range)
     }
 
+    /// Records the failure of an attempt. That another node leads says less than what that node
+    /// answered: it replaces no failure of another kind.
     fn record_failure(&self, failure: AttemptError) {
         self.counters.retries.fetch_add(1, Relaxed);
-        *self.last_failure.lock() = Some(failure);
+        let mut last = self.last_failure.lock();
+        if failure.kind != AttemptErrorKind::NotLeader
+            || last.as_ref().is_none_or(|last| last.kind == AttemptErrorKind::NotLeader)
+        {
+            *last = Some(failure);
+        }
     }
 
     /// Gives up the connection to a node that does not serve. It may have named the leader.

@@ -62,6 +62,25 @@ async fn nodes_that_name_one_another_are_not_asked_without_a_pause() {
     }
 }
 
+/// The leader says why it has no timestamps. Followers that name it hid that.
+#[tokio::test]
+async fn the_reason_of_the_leader_is_not_hidden_by_followers() {
+    let issuer = Issuer::new();
+    let (leader, follower) = (Fake::issuing(&issuer).await, Fake::issuing(&issuer).await);
+    leader.answers(|_| Reply::new(500, "the clock of this node shows the year 2000"));
+    let named = leader.address.clone();
+    follower.answers(move |_| Reply::not_leader(&named));
+    for attempts_ms in [300, 400] {
+        let client = leader.client().endpoint(&follower.address);
+        let client = client.timeout(Duration::from_millis(attempts_ms)).build().unwrap();
+        let error = client.timestamp().await.unwrap_err();
+        let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
+        assert_eq!(cause.address, leader.address);
+        assert!(matches!(cause.kind, AttemptErrorKind::Status(500, _)), "{cause}");
+        assert!(!follower.asked().is_empty(), "a follower was asked, too");
+    }
+}
+
 /// The leader is killed, and for a while no node leads. The client knows the other nodes from the
 /// list only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
