@@ -361,7 +361,35 @@ fn connections_of_file_limit() -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    /// A node that gave others an address which reaches no host was a member that nobody reached.
+    #[tokio::test]
+    async fn an_address_of_no_host_is_not_advertised() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        for address in ["", "node-1", "node-1:0", "0.0.0.0:8080", "[::]:8080", "a b:8080", "a:b:1"]
+        {
+            for flag in ["--advertise", "--raft-advertise"] {
+                let mut options = ServerOptions::new(&data);
+                let own = if flag == "--advertise" {
+                    &mut options.advertise
+                } else {
+                    &mut options.raft_advertise
+                };
+                *own = Some(address.to_owned());
+                let refused = Server::start(options).await.unwrap_err();
+                let expected = format!("{flag}: {address:?} is not the host:port of one host");
+                assert!(
+                    matches!(&refused, ServerError::InvalidOption(why) if *why == expected),
+                    "{refused:?}"
+                );
+            }
+        }
+        assert!(!data.exists(), "nothing is written");
+    }
 
     /// A node whose clock was before 1970 panicked at its start.
     #[test]

@@ -94,6 +94,10 @@ impl ConnectionSlots {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::pin::pin;
+
+    use futures_util::poll;
+
     use super::*;
 
     #[tokio::test]
@@ -110,5 +114,21 @@ mod tests {
         assert!(!slots.leave_reserve(next).is_reserve);
         drop((second, reserve));
         slots.wait_all_free().await;
+    }
+
+    /// Clients that send nothing cannot open connections without bound.
+    #[tokio::test]
+    async fn the_reserve_is_bounded() {
+        let slots = ConnectionSlots::new(1, FailureSignal::default());
+        let client = slots.acquire().await.unwrap();
+        let mut reserve = Vec::new();
+        for _ in 0..RESERVE_SLOTS {
+            reserve.push(slots.acquire().await.unwrap());
+        }
+        assert!(!client.is_reserve && reserve.iter().all(|slot| slot.is_reserve));
+        let mut next = pin!(slots.acquire());
+        assert!(poll!(&mut next).is_pending(), "a connection beyond the reserve");
+        drop(reserve.pop());
+        assert!(next.await.unwrap().is_reserve);
     }
 }

@@ -1,9 +1,9 @@
-//! A leader whose disk stalls.
+//! A node whose disk stalls.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
 
-use esker_server::FollowerAnswer;
+use esker_server::{FollowerAnswer, ServerError};
 
 use crate::client::{Protocol, get};
 use crate::nodes::{Nodes, TEST_TIMEOUT};
@@ -56,4 +56,18 @@ async fn a_leader_whose_disk_stalls_names_the_next_one() {
     }
     drop(stalled);
     nodes.wait_for_voters(3).await;
+}
+
+/// A disk that stalls keeps no node from its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_stops_in_time_although_its_disk_stalls() {
+    let mut nodes = Nodes::with(1, |options| options.close_timeout = TEST_TIMEOUT / 60).await;
+    nodes.timestamp(1).await;
+    let stalled = nodes.stall(1).await;
+    let server = nodes.servers.remove(&1).unwrap();
+    let begun = Instant::now();
+    let stopped = server.stop().await;
+    assert!(matches!(&stopped, Err(ServerError::Io(what, _)) if what.contains("in time")));
+    assert!(begun.elapsed() < TEST_TIMEOUT / 3, "{:?}", begun.elapsed());
+    drop(stalled);
 }

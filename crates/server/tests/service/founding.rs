@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::client::{BOTH, Protocol, get, post};
-use crate::nodes::{Nodes, TEST_TIMEOUT};
+use crate::nodes::{Nodes, TEST_TIMEOUT, alone, own_port};
 
 type Starting = JoinHandle<Result<Server, ServerError>>;
 
@@ -257,4 +257,22 @@ async fn a_list_names_the_node_once_and_in_its_place() {
         );
     }
     assert!(!listed.nodes.data(1).exists());
+}
+
+/// The member may come later than the node that joins it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_waits_for_the_member_that_it_joins() {
+    let port = std::net::TcpListener::bind(own_port()).unwrap().local_addr().unwrap();
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut joins = alone(second.path());
+    (joins.node, joins.join) = (Some(2), Some(port.to_string()));
+    let joining = tokio::spawn(Server::start(joins));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!joining.is_finished(), "{joining:?}");
+    let mut options = alone(first.path());
+    options.listen = port;
+    let first = Server::start(options).await.unwrap();
+    let second = tokio::time::timeout(TEST_TIMEOUT, joining).await.unwrap().unwrap().unwrap();
+    second.stop().await.unwrap();
+    first.stop().await.unwrap();
 }

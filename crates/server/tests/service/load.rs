@@ -62,11 +62,11 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     }
 }
 
-/// A connection that takes no answers is not closed so soon where no other waits for its room.
+/// A connection that takes no answers is not closed so soon where no other waits for its memory.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Clients that ask for long answers and read none of them: four had all the room, and kept every
-/// other client from a list for 49 s. HTTP/2, because its windows keep the answers in the node;
+/// Clients that ask for long answers and read none of them: four had all the memory, and kept
+/// every other client from a list for 49 s. HTTP/2, because its windows keep the answers in the node;
 /// over HTTP/1.1 the kernel takes some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_are_not_read_take_bounded_memory() {
@@ -94,14 +94,14 @@ async fn answers_that_are_not_read_take_bounded_memory() {
             }
         }
     }
-    // No connection has more than a sixteenth of the room.
+    // No connection has more than a sixteenth of the memory.
     assert_eq!((silent.len(), refused), (256, 64));
-    // Short ones need no room.
+    // Short ones need no permit.
     assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=16").await.status, 200);
-    // One that waits gets the room of one that takes nothing.
+    // One that waits gets the memory of one that takes nothing.
     let begun = Instant::now();
     while get(Protocol::Http1, &address, "/timestamp?n=65536").await.status != 200 {
-        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the room");
+        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the memory");
     }
     let evicted = counter(&address, "esker_http_connections_evicted_total").await;
     assert!((1..16).contains(&evicted), "{evicted}");
@@ -134,7 +134,7 @@ async fn metrics_that_are_not_read_keep_no_other_from_them() {
                 .await
                 .unwrap();
         tokio::spawn(connection);
-        // As many as one connection has room for.
+        // As many as the share of one connection allows.
         for _ in 0..64 {
             let uri = format!("http://{address}/metrics");
             let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
@@ -145,7 +145,7 @@ async fn metrics_that_are_not_read_keep_no_other_from_them() {
     }
     let begun = Instant::now();
     while get(Protocol::Http1, &address, "/metrics").await.status != 200 {
-        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the room");
+        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the memory");
     }
 }
 
@@ -157,19 +157,19 @@ async fn bodies_that_do_not_come_take_bounded_memory() {
     let deadline = Instant::now() + TEST_TIMEOUT;
     // Bodies end by a deadline of their own, too, which may be first on a slow machine.
     while counter(&address, "esker_http_connections_evicted_total").await == 0 {
-        assert!(Instant::now() < deadline, "all bodies had room");
+        assert!(Instant::now() < deadline, "all bodies had memory");
         let clients = bodies_that_do_not_come(&address).await;
-        // One that waits gets the room of a connection that sends nothing. A body without a
+        // One that waits gets the memory of a connection that sends nothing. A body without a
         // cluster.
         while post(&address, "/cluster/admit", "{}").await.status != 400 {
-            assert!(Instant::now() < deadline, "the others kept all the room");
+            assert!(Instant::now() < deadline, "the others kept all the memory");
         }
         assert_eq!(get(Protocol::Http1, &address, "/timestamp").await.status, 200);
         clients.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// Connections that together ask for more room than there is for bodies.
+/// Connections that together ask for more memory than there is for bodies.
 async fn bodies_that_do_not_come(address: &str) -> Vec<JoinHandle<hyper::Result<()>>> {
     /// 64 MiB for all, of 64 KiB each.
     const BODIES_MAX: usize = 1024;
@@ -179,7 +179,7 @@ async fn bodies_that_do_not_come(address: &str) -> Vec<JoinHandle<hyper::Result<
         let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         let (mut sender, connection) = builder.handshake(stream).await.unwrap();
         clients.push(tokio::spawn(connection));
-        // As many as one connection has room for.
+        // As many as the share of one connection allows.
         for _ in 0..64 {
             let request = Request::post(format!("http://{address}/cluster/admit"))
                 .header("content-type", "application/json")

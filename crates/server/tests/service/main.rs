@@ -24,4 +24,5 @@ mod load;
 mod members;
 mod metrics;
 mod nodes;
+mod refused_data;
 mod tasks;

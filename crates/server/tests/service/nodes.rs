@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -24,6 +24,23 @@ pub static HOST: LazyLock<IpAddr> = LazyLock::new(|| IpAddr::V4(own_address()));
 pub fn own_port() -> SocketAddr {
     static NEXT_PORT: AtomicU16 = AtomicU16::new(8000);
     SocketAddr::new(*HOST, NEXT_PORT.fetch_add(1, Relaxed))
+}
+
+/// A node alone, on ports that the system chooses.
+pub fn alone(data: &Path) -> ServerOptions {
+    let mut options = ServerOptions::new(data);
+    (options.listen, options.raft_listen) = (own_port(), own_port());
+    options
+}
+
+/// Waits until the node has failed because its data is not for it, and returns the reason.
+pub async fn data_mismatch(server: Server) -> String {
+    let failed = tokio::time::timeout(TEST_TIMEOUT, server.failed()).await.unwrap();
+    drop(server.stop().await);
+    match failed {
+        ServerError::DataMismatch(why) => why,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A disk that stalls until this is dropped, also by a test that fails.
