@@ -322,6 +322,10 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
 
     async fn save_committed(&mut self, committed: Option<EntryId>) -> io::Result<()> {
         let Some(committed) = committed else { return Ok(()) };
+        debug_assert!(
+            self.committed.lock().is_none_or(|before| before.index <= committed.index),
+            "the commit index rises"
+        );
         self.log.commit_through(Slot(committed.index)).map_err(to_io_error)?.detach();
         *self.committed.lock() = Some(committed);
         Ok(())

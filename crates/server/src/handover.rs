@@ -15,7 +15,7 @@ const ANSWER_LEASES: u32 = 3;
 pub(crate) async fn hand_over(state: &NodeState) {
     let status = state.node().status();
     let others = status.voters.iter().filter(|voter| **voter != status.node);
-    let lately = state.lease() * ANSWER_LEASES;
+    let lately = state.node().lease() * ANSWER_LEASES;
     let running = others.filter(|voter| status.has_heard(**voter, lately)).count();
     if !status.leads() || running <= status.voters.len() / 2 {
         return;
@@ -30,7 +30,7 @@ pub(crate) async fn hand_over(state: &NodeState) {
 /// others from electing one.
 pub(crate) async fn keep_handing_over(state: &NodeState) -> Infallible {
     loop {
-        tokio::time::sleep(state.lease()).await;
+        tokio::time::sleep(state.node().lease()).await;
         hand_over(state).await;
     }
 }

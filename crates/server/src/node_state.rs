@@ -21,8 +21,6 @@ use crate::supervisor::FailureSignal;
 
 /// The time that a change of the members, or of the leader, may take.
 pub(crate) const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The number of round trips for which a voter that acknowledged a heartbeat gives no vote.
-const LEASE_ROUND_TRIPS: u32 = 8;
 
 /// The state of a running node.
 #[derive(Debug)]
@@ -38,7 +36,6 @@ pub(crate) struct NodeState {
 #[derive(Debug)]
 struct RaftState {
     node: Arc<Node>,
-    lease: Duration,
     /// Random: distinguishes this process from another one with a copy of the data.
     run: String,
     /// Whether the leader said last that this node is no member any more. The members that the
@@ -105,7 +102,6 @@ impl NodeState {
             identity,
             raft: RaftState {
                 node,
-                lease: options.round_trip * LEASE_ROUND_TRIPS,
                 run: format!("{:032x}", u128::from_le_bytes(random_bytes()?)),
                 is_removed: AtomicBool::new(false),
                 stopping: Mutex::new(()),
@@ -147,11 +143,6 @@ impl NodeState {
 
     pub(crate) fn failures(&self) -> &FailureSignal {
         &self.failures
-    }
-
-    /// Returns for how long a voter that acknowledged a heartbeat gives no vote.
-    pub(crate) fn lease(&self) -> Duration {
-        self.raft.lease
     }
 
     /// Whether this process answered with this [`NodeStatus::run`].

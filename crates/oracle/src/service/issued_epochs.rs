@@ -178,6 +178,10 @@ impl IssuedEpochs {
         let Some(allotment) = allotment.filter(|allotment| allotment.epoch() == made) else {
             return Ok(None);
         };
+        debug_assert!(
+            state.last.is_none_or(|last| last.epoch < made),
+            "an epoch is taken up before any of its timestamps, or later ones, are handed out"
+        );
         state.current = Some(CurrentAllotment { allotment, taken_up: now });
         Ok(Some(EpochStart { epoch: made, at: now }))
     }

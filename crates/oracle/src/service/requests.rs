@@ -228,6 +228,7 @@ impl RequestServer {
                     return;
                 }
             }
+            debug_assert!(waiting.is_empty(), "each request of a batch has its answer");
             // Its memory is used again.
             batch = Vec::from(waiting);
         }

@@ -162,7 +162,13 @@ impl Node {
             Ok(turn)
         });
         match timeout_at(progress.deadline, changed).await {
-            Ok(Ok(changed)) => changed,
+            Ok(Ok(changed)) => {
+                debug_assert!(
+                    changed.is_err() || progress.is_proposed(),
+                    "a change that was made counts as proposed"
+                );
+                changed
+            }
             Ok(Err(_panicked)) => {
                 progress.mark_proposed();
                 Err(NodeError::Unknown)

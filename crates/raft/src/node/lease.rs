@@ -61,8 +61,9 @@ impl Node {
         stays.then_some(term)
     }
 
-    /// The longest election timeout, for which a voter that acknowledged this leader gives no vote.
-    pub(super) fn lease(&self) -> Duration {
+    /// The time for which a voter that acknowledged this leader gives no vote: openraft's longest
+    /// election timeout.
+    pub fn lease(&self) -> Duration {
         Duration::from_millis(self.raft.config().election_timeout_max)
     }
 

@@ -84,7 +84,11 @@ impl Node {
         let asked = tokio::spawn(async move { raft.trigger().transfer_leader(target).await });
         let asked = async { Ok(asked.await.map_err(|_| NodeError::Unknown)??) };
         progress.within(asked).await?;
-        // In this term nothing is served. In a later one this node may lead again.
+        debug_assert!(
+            self.leadership.resigned.covers(term),
+            "a node serves nothing in the term in which it asked another one to lead"
+        );
+        // In a later term this node may lead again.
         drop(all);
         Ok(term)
     }
