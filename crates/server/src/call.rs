@@ -21,6 +21,8 @@ use tokio::time::Instant;
 /// The longest name of a host, with a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 253 + 6;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The time that one member may take to answer a node that joins.
+pub(crate) const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The wait before another attempt. It doubles with each.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);

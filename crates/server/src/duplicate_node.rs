@@ -14,7 +14,7 @@ use crate::node_state::NodeState;
 use crate::protocol::{Members, NodeStatus};
 
 /// The time that one member has to answer.
-const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(1);
+const DUPLICATE_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// The most members that are asked in one check.
@@ -91,7 +91,9 @@ impl DuplicateCheck {
         let named = join.map(ToOwned::to_owned).into_iter().chain(listed.iter().cloned());
         let asked: BTreeSet<String> =
             named.chain(known.keys().cloned()).take(ASKED_MEMBERS_MAX).collect();
-        for (address, members) in ask_all::<Members>(asked, "/members", MEMBER_CALL_TIMEOUT).await {
+        for (address, members) in
+            ask_all::<Members>(asked, "/members", DUPLICATE_CALL_TIMEOUT).await
+        {
             let Ok(members) = members else { continue };
             if members.cluster == identity.cluster.to_string() {
                 found.has_own_cluster = true;
@@ -126,7 +128,7 @@ impl DuplicateCheck {
     /// Fails if another process answers as this node at one of these addresses.
     async fn find_other_process(&self, addresses: BTreeSet<String>) -> Result<(), String> {
         let identity = self.state.identity();
-        let answers = ask_all::<NodeStatus>(addresses, "/status", MEMBER_CALL_TIMEOUT).await;
+        let answers = ask_all::<NodeStatus>(addresses, "/status", DUPLICATE_CALL_TIMEOUT).await;
         for (address, status) in answers {
             let Ok(status) = status else { continue };
             let is_node = status.node == identity.node

@@ -51,7 +51,7 @@ use crate::options::ServerOptions;
 use crate::protocol::FoundingStatus;
 
 /// The time that the other nodes have to answer in each round.
-const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(2);
+const FOUNDING_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait before another round. It doubles with each.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
@@ -169,7 +169,7 @@ impl<'a> Founding<'a> {
     /// Asks the other nodes of the list.
     async fn ask_others(&self) -> Vec<NodeAnswer> {
         let others = self.addresses.iter().filter(|address| *address != self.own).cloned();
-        ask_all(others, "/founding", MEMBER_CALL_TIMEOUT).await
+        ask_all(others, "/founding", FOUNDING_CALL_TIMEOUT).await
     }
 
     /// Decides which cluster to join; `None`: this node founds it.

@@ -9,14 +9,12 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::call::{ask, ask_leader};
+use crate::call::{MEMBER_CALL_TIMEOUT, ask, ask_leader};
 use crate::error::{BrokenInvariant, ServerError};
 use crate::identity::Identity;
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
 
-/// The time that one member may take to answer.
-const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that a node that joins waits for the first answer of the member: both may start
 /// together.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,14 +1,10 @@
 //! Detection of members that other hosts cannot reach, because they advertise a loopback address.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
-use crate::call::ask;
+use crate::call::{MEMBER_CALL_TIMEOUT, ask};
 use crate::error::ServerError;
 use crate::protocol::Members;
-
-/// The time that the member to join may take to answer.
-const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Refuses to join a cluster with a member on another host that advertises a loopback address to
 /// the other nodes: this node, at these addresses, would become a voter that never reaches it.

@@ -217,17 +217,6 @@ impl NodeState {
         Members { leader, members, cluster, changing: status.is_joint }
     }
 
-    /// Returns how much further ahead the clock is than epochs follow at once, in the unit of
-    /// `count`; below 0 if it is behind. A number that does not fit is the highest.
-    fn clock_step(&self, count: impl Fn(Duration) -> u128) -> i64 {
-        let count = |by: Duration| i64::try_from(count(by)).unwrap_or(i64::MAX);
-        match self.timestamps.oracle.clock().step {
-            Step::None => 0,
-            Step::Forward(by) => count(by),
-            Step::Backward(by) => -count(by),
-        }
-    }
-
     pub(crate) fn clock(&self) -> ClockStatus {
         let (status, clock) = (self.raft.node.status(), self.timestamps.oracle.clock());
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -240,7 +229,7 @@ impl NodeState {
             epoch_age_ns: clock.epoch_age.filter(|_| leads).map(ns),
             spread_ns: clock.spread.map(ns),
             uncertainty_ns: clock.uncertainty().filter(|_| leads).map(ns),
-            step_ns: if leads { self.clock_step(|by| by.as_nanos()) } else { 0 },
+            step_ns: if leads { signed_step(clock.step, |by| by.as_nanos()) } else { 0 },
         }
     }
 
@@ -248,6 +237,7 @@ impl NodeState {
         let status = self.raft.node.status();
         debug_assert_eq!(status.node, self.identity.node, "a node keeps its number");
         let disk_wait = self.raft.node.disk_wait().unwrap_or(Duration::ZERO);
+        let step = self.timestamps.oracle.clock().step;
         NodeStatus {
             node: status.node,
             cluster: self.identity.cluster.to_string(),
@@ -261,13 +251,24 @@ impl NodeState {
             applied: status.applied,
             epoch: self.last_epoch(),
             lease_reads: self.lease_reads(),
-            clock_step_ms: if status.leads() { self.clock_step(|by| by.as_millis()) } else { 0 },
+            clock_step_ms: if status.leads() { signed_step(step, |by| by.as_millis()) } else { 0 },
             blocked: self.timestamps.oracle.blocked().map(|why| why.to_string()),
             reverted: status.reverted.keys().copied().collect(),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.raft.run.clone(),
         }
+    }
+}
+
+/// Returns how much further ahead the clock is than epochs follow at once, in the unit of `count`;
+/// below 0 if it is behind. A number that does not fit is the highest.
+fn signed_step(step: Step, count: impl Fn(Duration) -> u128) -> i64 {
+    let count = |by: Duration| i64::try_from(count(by)).unwrap_or(i64::MAX);
+    match step {
+        Step::None => 0,
+        Step::Forward(by) => count(by),
+        Step::Backward(by) => -count(by),
     }
 }
 
@@ -283,5 +284,21 @@ fn role(status: &Status) -> &'static str {
         Role::Candidate => "candidate",
         Role::Leader => "leader",
         Role::Stopped => "stopped",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The milliseconds of a step were taken from its nanoseconds, which end after 292 years.
+    #[test]
+    fn a_step_of_centuries_is_counted_in_full() {
+        const STEP_S: u64 = 476 * 31_556_952;
+        let step = Duration::from_secs(STEP_S);
+        let ms = signed_step(Step::Forward(step), |by| by.as_millis());
+        assert_eq!(ms.unsigned_abs(), STEP_S * 1_000);
+        assert_eq!(signed_step(Step::Backward(step), |by| by.as_nanos()), -i64::MAX);
+        assert_eq!(signed_step(Step::None, |by| by.as_nanos()), 0);
     }
 }

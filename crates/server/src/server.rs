@@ -365,7 +365,7 @@ mod tests {
 
     use super::*;
 
-    /// A node that gave others an address which reaches no host was a member that nobody reached.
+    /// A node that gave others an address which reaches no host was a member that no node reached.
     #[tokio::test]
     async fn an_address_of_no_host_is_not_advertised() {
         let folder = tempfile::tempdir().unwrap();

@@ -183,6 +183,7 @@ impl Request {
     }
 
     pub(crate) fn append<C: StoredConfig>(request: &AppendEntriesRequest<C>) -> io::Result<Self> {
+        debug_assert!(request.entries.len() <= ENTRIES_MAX, "the receiver takes as many entries");
         let entries = request.entries.iter().map(|entry| encode::<C>(entry).map(Bytes::from));
         Ok(Self::Append {
             vote: request.vote.into(),

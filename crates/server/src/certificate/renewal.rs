@@ -218,7 +218,7 @@ impl Certificate {
 /// Parses a pair that is valid now. `None` are files that do not exist.
 fn parse_valid(pem: Option<Pem>, now: SystemTime) -> Result<(Pem, CertificatePair), String> {
     let Some(pem) = pem.filter(|pem| *pem != Pem::default()) else {
-        return Err("the files are missing or empty".into());
+        return Err("the files are not there, or empty".into());
     };
     let pair = CertificatePair::parse(&pem)?;
     pair.check(now)?;

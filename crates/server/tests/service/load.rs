@@ -66,8 +66,8 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Clients that ask for long answers and read none of them: four had all the memory, and kept
-/// every other client from a list for 49 s. HTTP/2, because its windows keep the answers in the node;
-/// over HTTP/1.1 the kernel takes some of them.
+/// every other client from a list for 49 s. HTTP/2, because its windows keep the answers in the
+/// node; over HTTP/1.1 the kernel takes some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_are_not_read_take_bounded_memory() {
     let nodes = Nodes::start_all(1).await;
