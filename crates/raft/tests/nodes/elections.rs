@@ -7,12 +7,7 @@ use std::time::{Duration, Instant};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_raft::{Member, Node, NodeError, Status};
 
-use crate::group::{Group, SHORT_WAIT, TEST_TIMEOUT, command, start_on};
-
-/// The round trip of a cluster in which no other election may come between: on a busy machine a
-/// leader gets no processor for longer than the election timeout of [`Group::with_three_nodes`], 45
-/// ms.
-const SLOW_ROUND_TRIP: Duration = Duration::from_millis(300);
+use crate::group::{Group, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, command, start_on};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_survives_power_cuts_of_its_leaders_and_of_all() {

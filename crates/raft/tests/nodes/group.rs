@@ -18,6 +18,11 @@ use tokio::sync::watch;
 
 use crate::proxy::{ANSWER_PAIRS, LONG_MESSAGE_PAIRS, PROOF_PAIRS, Proxy};
 
+/// The round trip of a cluster in which no other election may come between: on a busy machine a
+/// leader gets no processor for longer than the election timeout of [`Group::with_three_nodes`], 45
+/// ms.
+pub const SLOW_ROUND_TRIP: Duration = Duration::from_millis(300);
+
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);

@@ -13,7 +13,9 @@ use esker_raft::{Commands, Member, NodeError, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, Group, ROUND_TRIP, SHORT_WAIT, TEST_TIMEOUT, command, start_on};
+use crate::group::{
+    CLUSTER, Group, ROUND_TRIP, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, command, start_on,
+};
 use crate::wire::{handshake, id, leading, link, option, vote};
 
 /// A number that no node of a test has.
@@ -145,7 +147,7 @@ async fn a_node_that_was_away_hears_a_leader_that_it_does_not_know() {
 /// A folder that was renumbered, or a stranger, has the id of the cluster and no member's number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_never_added_disturbs_no_cluster() {
-    let mut group = Group::with_three_nodes_at(Duration::from_millis(50)).await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     group.write(3).await;
     let terms: Vec<_> = group.nodes.values().map(|node| node.status().term).collect();
     let members: Vec<_> = (1..=3).map(|to| group.member(to).raft).collect();
