@@ -212,7 +212,7 @@ fn attempt(
             continue;
         }
         let end = source.segments().readable(segment, limit);
-        match dest.copy(segment, end, next, Density::of(options))? {
+        match dest.copy(segment, end, next, Density::from_options(options))? {
             Copied::Valid(end, unit_session) => {
                 session = session.max(unit_session);
                 done.copied += 1;

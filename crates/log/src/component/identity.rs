@@ -3,7 +3,7 @@
 use super::component_log::ComponentLog;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::store::app_metadata::{self, LIMIT};
+use crate::store::app_metadata::{self, APP_METADATA_BYTES_MAX};
 
 impl ComponentLog<'_> {
     /// Replaces the app metadata, durably. A plain log then belongs to this component.
@@ -36,8 +36,11 @@ impl ComponentLog<'_> {
     /// # Errors
     /// As [`ComponentLog::put_app_metadata`].
     pub fn set_component(self, from: Component, to: Component, content: &[u8]) -> Result<()> {
-        if content.len() > LIMIT {
-            return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
+        if content.len() > APP_METADATA_BYTES_MAX {
+            return Err(Error::TooLarge {
+                size: content.len() as u64,
+                limit: APP_METADATA_BYTES_MAX as u64,
+            });
         }
         let write = &*self.log.write;
         refuse_if_forked()?;

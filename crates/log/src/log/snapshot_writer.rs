@@ -13,7 +13,7 @@ use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
 use crate::read::snapshot_reader::into_io;
 use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, Names, Salt, Samples, Writer};
-use crate::store::incoming_file::{IncomingFile, STEP};
+use crate::store::incoming_file::{IncomingFile, PREALLOCATION_BYTES};
 use crate::store::paths;
 use crate::store::snapshot_files::{self, SNAPSHOT_NOTE_MAX};
 
@@ -87,11 +87,11 @@ impl Growing {
     fn write(&mut self, chunk: &mut Chunk) -> Result<()> {
         let writer = &self.writer;
         while self.preallocated < writer.end() + chunk.padded() {
-            writer.file.preallocate(self.preallocated, STEP)?;
-            self.preallocated += STEP;
+            writer.file.preallocate(self.preallocated, PREALLOCATION_BYTES)?;
+            self.preallocated += PREALLOCATION_BYTES;
         }
         writer.write(chunk)?;
-        if !writer.file.is_direct() && writer.end() - self.synced >= STEP {
+        if !writer.file.is_direct() && writer.end() - self.synced >= PREALLOCATION_BYTES {
             writer.file.sync_data()?;
             self.synced = writer.end();
         }
@@ -159,7 +159,7 @@ impl SnapshotWriter {
     /// Hands over the full chunk.
     fn flush_chunk(&mut self) -> Result<()> {
         if matches!(self.output, Output::Nowhere) {
-            let file = self.open(STEP)?;
+            let file = self.open(PREALLOCATION_BYTES)?;
             self.output = if self.log.write.engine.is_manual() {
                 Output::Here(Box::new(file))
             } else {
@@ -302,7 +302,7 @@ impl IncomingSnapshot {
             let _not_closing = log.change_segments()?;
             found.begin(header)
         });
-        let file = begun.map_err(|error| log.for_want_of_space(error, STEP))?;
+        let file = begun.map_err(|error| log.for_want_of_space(error, PREALLOCATION_BYTES))?;
         Ok(Self { file, log: log.clone(), _receiving: receiving })
     }
 

@@ -11,7 +11,7 @@ use crate::base::position::Seq;
 use crate::format::crc;
 use crate::read::cursor;
 use crate::read::source::Source;
-use crate::store::chunked_file::{SAMPLES, Samples};
+use crate::store::chunked_file::{SAMPLES_MAX, Samples};
 
 /// The number of last records that are all sampled.
 const LAST: u64 = 16;
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 8 << 20;
 /// The numbers of the sampled records.
 fn numbers(last: u64) -> impl Iterator<Item = u64> {
     let doubling = std::iter::successors(Some(LAST), |distance| distance.checked_mul(2));
-    let distances = (0..LAST).chain(doubling).take(SAMPLES);
+    let distances = (0..LAST).chain(doubling).take(SAMPLES_MAX);
     distances.map_while(move |distance| last.checked_sub(distance).filter(|seq| *seq > 0))
 }
 

@@ -177,7 +177,7 @@ pub(super) fn copy_tail(
     let start = |tail: &Tail, packing: Packing| {
         let header = tail.header(live, manifest, number, time_ms);
         let room = room_for(tail.copied(live).flat_map(|(_, units)| units), packing);
-        Rewriter::new(dir, header, Density::of(options), packing, room)
+        Rewriter::new(dir, header, Density::from_options(options), packing, room)
     };
     let mut tail = Tail::of(live, durable_bound, COPY_WHOLE);
     let mut writer = start(&tail, Packing::OneTime);

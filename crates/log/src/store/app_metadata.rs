@@ -31,7 +31,7 @@ use crate::store::paths;
 use crate::store::sealed_file;
 
 /// The largest app metadata in bytes.
-pub(crate) const LIMIT: usize = 64 << 10;
+pub(crate) const APP_METADATA_BYTES_MAX: usize = 64 << 10;
 
 /// Returns the component that the log in `dir` belongs to; `None` for a plain log, and where there
 /// is no log. Takes no lock and changes nothing.

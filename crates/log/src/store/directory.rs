@@ -30,7 +30,7 @@ use crate::store::paths::{self, LOCK, Name, QUARANTINE};
 
 /// The length of the file `lock`: a process id, spaces, and a newline. It is constant, so that a
 /// shorter id leaves nothing of a longer one.
-const PID: usize = 11;
+const PID_LINE_BYTES: usize = 11;
 
 pub(crate) fn not_a_log(dir: &Path, found: &str) -> Error {
     Error::NotALog { dir: dir.into(), found: found.into() }
@@ -133,7 +133,7 @@ fn write_pid(dir: &dyn Dir) -> Result<()> {
         Err(cause) if cause.kind() == ErrorKind::StorageFull => return Ok(()),
         opened => opened?,
     };
-    let line = format!("{:<width$}\n", std::process::id(), width = PID - 1);
+    let line = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
     if line_of(&*file).is_none_or(|stored| stored != line)
         && let Err(error) = write_all_at(&*file, line.as_bytes(), 0)
     {
@@ -168,7 +168,7 @@ pub(crate) fn was_repaired(dir: &dyn Dir) -> Result<bool> {
 }
 
 fn line_of(file: &dyn File) -> Option<String> {
-    let mut line = [0; PID];
+    let mut line = [0; PID_LINE_BYTES];
     let got = read_full_at(file, &mut line, 0).ok()?;
     String::from_utf8(line[..got].to_vec()).ok()
 }

@@ -18,18 +18,18 @@ use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 use crate::base::error::{Error, Result};
 use crate::format::BLOCK;
 use crate::store::chunked_file::{
-    Buffer, CHUNK, CHUNK_HEADER, Header, Kind, Reader, check_chunk, corrupt, place, remove,
+    Buffer, CHUNK_BYTES, CHUNK_HEADER, Header, Kind, Reader, check_chunk, corrupt, place, remove,
 };
 use crate::store::paths::{self, INCOMING};
 use crate::store::sealed_file;
 use crate::store::snapshot_files::SnapshotHeader;
 
 /// The number of bytes preallocated at a time.
-pub(crate) const STEP: u64 = 64 << 20;
+pub(crate) const PREALLOCATION_BYTES: u64 = 64 << 20;
 
 /// The part of a snapshot that is there, before anything is changed.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReceivedPart {
     dir: Arc<dyn Dir>,
     direct: bool,
     header: SnapshotHeader,
@@ -52,10 +52,10 @@ pub(crate) struct IncomingFile {
     block: AlignedBuf,
 }
 
-impl Found {
+impl ReceivedPart {
     /// Continues the transfer, or begins it.
     pub(crate) fn begin(self, header: &[u8]) -> Result<IncomingFile> {
-        let Found { dir, direct, header: decoded, file } = self;
+        let ReceivedPart { dir, direct, header: decoded, file } = self;
         let (file, name, next) = match file {
             Some(found) => found,
             None => {
@@ -63,7 +63,7 @@ impl Found {
                 (dir.open(INCOMING, Open::create_new().direct(direct))?, INCOMING.into(), 0)
             }
         };
-        let block = AlignedBuf::lazy(CHUNK);
+        let block = AlignedBuf::lazy(CHUNK_BYTES);
         let mut incoming =
             IncomingFile { dir, direct, file, header: decoded, next, name, preallocated: 0, block };
         if next == 0 && incoming.name == INCOMING {
@@ -82,7 +82,7 @@ impl IncomingFile {
         direct: bool,
         header: &[u8],
         admits: impl FnOnce(u64, &[u8]) -> bool,
-    ) -> Result<Found> {
+    ) -> Result<ReceivedPart> {
         let path = dir.path_of(INCOMING);
         let header = Header::decode(Kind::Snapshot, header)
             .and_then(SnapshotHeader::new)
@@ -100,7 +100,7 @@ impl IncomingFile {
             None => chunks_in(&*dir, INCOMING, direct, &header.header)?
                 .map(|(file, chunks)| (file, INCOMING.into(), chunks)),
         };
-        Ok(Found { dir, direct, header, file })
+        Ok(ReceivedPart { dir, direct, header, file })
     }
 
     /// After a failed write or sync, what can be read may be in the page cache only: nothing of the
@@ -146,7 +146,9 @@ impl IncomingFile {
 
     fn preallocate_to(&mut self, end: u64) -> Result<()> {
         while self.preallocated < end {
-            let step = STEP.min(self.header.bytes().saturating_sub(self.preallocated)).max(1);
+            let step = PREALLOCATION_BYTES
+                .min(self.header.bytes().saturating_sub(self.preallocated))
+                .max(1);
             self.file.preallocate(self.preallocated, step)?;
             self.preallocated += step;
         }
@@ -202,7 +204,7 @@ fn chunks_in(
         file => file?,
     };
     // A crash may leave blocks that cannot be read.
-    let reader = match Reader::of(Arc::clone(&file), Kind::Snapshot) {
+    let reader = match Reader::from_file(Arc::clone(&file), Kind::Snapshot) {
         Ok(reader) if reader.header == *header => reader,
         Ok(_) | Err(Error::Corrupted(_) | Error::Io(_)) => return Ok(None),
         Err(error) => return Err(error),

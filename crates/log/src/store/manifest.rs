@@ -50,7 +50,7 @@ pub(crate) struct Manifest {
     pub(crate) retention: Retention,
     pub(crate) lineage: Lineage,
     /// The lineages that it comes from, the last one first.
-    pub(crate) ancestors: [Option<Ancestor>; ANCESTORS],
+    pub(crate) ancestors: [Option<Ancestor>; ANCESTORS_MAX],
     /// Whether this is a copy that was not opened for writing yet.
     pub(crate) is_copy: bool,
     /// The end of the log, after a clean close and until the next opening for writing.
@@ -70,7 +70,7 @@ pub(crate) struct Ancestor {
 }
 
 /// The most ancestors that a manifest has. The oldest are forgotten.
-const ANCESTORS: usize = 8;
+const ANCESTORS_MAX: usize = 8;
 
 /// The end of a log that was closed cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ struct RawRetention {
 impl RawRetention {
     const MAGIC: [u8; 4] = *b"KEEP";
 
-    fn of(retention: Retention) -> Self {
+    fn new(retention: Retention) -> Self {
         let limit = |limit: Option<u64>| U64::new(limit.unwrap_or(0));
         let age = retention.age.map(|age| age.as_nanos().min(u128::from(u64::MAX)) as u64);
         Self {
@@ -144,7 +144,7 @@ struct RawLineage {
     lineage: [u8; 16],
     /// The number of ancestors.
     count: U32,
-    ancestors: [RawAncestor; ANCESTORS],
+    ancestors: [RawAncestor; ANCESTORS_MAX],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
@@ -157,7 +157,7 @@ struct RawAncestor {
 impl RawLineage {
     const MAGIC: [u8; 4] = *b"LINE";
 
-    fn of(manifest: &Manifest) -> Self {
+    fn from_manifest(manifest: &Manifest) -> Self {
         let raw = |ancestor: Option<Ancestor>| RawAncestor {
             lineage: ancestor.map_or([0; 16], |ancestor| ancestor.lineage.0),
             upto: U64::new(ancestor.map_or(0, |ancestor| ancestor.upto)),
@@ -171,7 +171,7 @@ impl RawLineage {
         }
     }
 
-    fn ancestors(&self) -> [Option<Ancestor>; ANCESTORS] {
+    fn ancestors(&self) -> [Option<Ancestor>; ANCESTORS_MAX] {
         let mut left = self.count.get();
         self.ancestors.map(|raw| {
             let is_there = left > 0;
@@ -183,16 +183,16 @@ impl RawLineage {
 }
 
 /// The parts of the content.
-struct Parts<'a> {
+struct ManifestParts<'a> {
     raw: Raw,
     retention: Retention,
     line: Option<RawLineage>,
     footer: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
+impl<'a> ManifestParts<'a> {
     /// `None` where the content is too short.
-    fn of(content: &'a [u8]) -> Option<Self> {
+    fn split(content: &'a [u8]) -> Option<Self> {
         let (raw, rest) = Raw::read_from_prefix(content).ok()?;
         let (retention, rest) = match RawRetention::read_from_prefix(rest) {
             Ok((limits, rest)) if limits.magic == RawRetention::MAGIC => (limits.retention(), rest),
@@ -217,7 +217,7 @@ impl Manifest {
             reserve_blocks: 0,
             retention: Retention::NONE,
             lineage: Lineage::default(),
-            ancestors: [None; ANCESTORS],
+            ancestors: [None; ANCESTORS_MAX],
             is_copy: false,
             clean: None,
         }
@@ -273,10 +273,10 @@ impl Manifest {
         };
         let mut content = raw.as_bytes().to_vec();
         if self.retention.is_set() {
-            content.extend_from_slice(RawRetention::of(self.retention).as_bytes());
+            content.extend_from_slice(RawRetention::new(self.retention).as_bytes());
         }
         if self.is_copy || self.lineage != Lineage::default() {
-            content.extend_from_slice(RawLineage::of(self).as_bytes());
+            content.extend_from_slice(RawLineage::from_manifest(self).as_bytes());
         }
         if let Some((footer, salt)) = footer {
             content.extend_from_slice(&footer.encode(salt));
@@ -289,7 +289,7 @@ impl Manifest {
     pub(crate) fn footer(&self, dir: &dyn Dir, salt: Salt) -> Option<Footer> {
         let clean = self.clean?;
         let content = sealed_file::read(dir, MANIFEST, MAGIC).ok()?;
-        let parts = Parts::of(&content)?;
+        let parts = ManifestParts::split(&content)?;
         if Self::parse(&content) != Ok(*self) {
             return None;
         }
@@ -317,7 +317,8 @@ impl Manifest {
 
     /// The manifest in the content of its sealed file.
     pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
-        let Some(Parts { raw, retention, line, footer }) = Parts::of(content) else {
+        let Some(ManifestParts { raw, retention, line, footer }) = ManifestParts::split(content)
+        else {
             return Err("the content has the wrong length");
         };
         if raw.clean.get() != 1 && !footer.is_empty() {
@@ -336,7 +337,7 @@ impl Manifest {
             reserve_blocks: raw.reserve_blocks.get(),
             retention,
             lineage: line.as_ref().map_or_else(Lineage::default, |line| Lineage(line.lineage)),
-            ancestors: line.as_ref().map_or([None; ANCESTORS], RawLineage::ancestors),
+            ancestors: line.as_ref().map_or([None; ANCESTORS_MAX], RawLineage::ancestors),
             is_copy: line.is_some_and(|line| line.is_copy.get() == 1),
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
@@ -453,7 +454,7 @@ mod tests {
         let all: Vec<_> = seen.iter().map(|of| manifest.shares_upto(*of)).collect();
         assert_eq!(all, [Some(40), Some(40), Some(60), Some(u64::MAX)]);
         assert_eq!(manifest.shares_upto(Lineage([1; 16])), None);
-        for _ in 0..ANCESTORS {
+        for _ in 0..ANCESTORS_MAX {
             manifest.begin_lineage(100);
         }
         assert_eq!(manifest.shares_upto(seen[3]), Some(100));

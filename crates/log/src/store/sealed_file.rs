@@ -67,12 +67,12 @@ use crate::format::{VERSION, crc};
 use crate::store::paths;
 
 /// The most reads of a file that may be replaced meanwhile.
-const READS: u32 = 4;
-const HEADER: usize = 20;
+const READS_MAX: u32 = 4;
+const HEADER_BYTES: usize = 20;
 /// A flag in the length: zeros follow the content up to the end of its last block.
-const PADDED: u32 = 1 << 31;
+const PADDED_FLAG: u32 = 1 << 31;
 /// An upper bound of any content. A longer file is corrupt, and no memory is allocated for it.
-const LIMIT: usize = 1 << 20;
+const CONTENT_BYTES_MAX: usize = 1 << 20;
 
 /// Replaces the content of a file, durably. The temporary file keeps the content before.
 pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
@@ -104,11 +104,11 @@ fn replace(
     content: &[u8],
     may_be_blank: bool,
 ) -> Result<u64> {
-    let mut bytes = Vec::with_capacity((HEADER + content.len()).next_multiple_of(BLOCK));
+    let mut bytes = Vec::with_capacity((HEADER_BYTES + content.len()).next_multiple_of(BLOCK));
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&(content.len() as u32 | PADDED).to_le_bytes());
+    bytes.extend_from_slice(&(content.len() as u32 | PADDED_FLAG).to_le_bytes());
     bytes.extend_from_slice(content);
     let sum = crc(&bytes);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
@@ -222,7 +222,7 @@ fn read_where(
     name: &str,
     ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
-    for _ in 0..READS - 1 {
+    for _ in 0..READS_MAX - 1 {
         match read_once(dir, name, &ours) {
             Err(Error::Corrupted(_)) => std::thread::yield_now(),
             outcome => return outcome,
@@ -238,7 +238,7 @@ fn read_once(
 ) -> Result<([u8; 8], Vec<u8>)> {
     let file = dir.open(name, Open::read())?;
     let corrupt = |what: &str| corruption_at(&dir.path_of(name), 0, 0, what);
-    if file.len()? > (HEADER + LIMIT) as u64 {
+    if file.len()? > (HEADER_BYTES + CONTENT_BYTES_MAX) as u64 {
         return Err(corrupt("the file is far too long"));
     }
     parse(whole(&*file)?, ours).map_err(|error| match error {
@@ -262,7 +262,7 @@ pub(crate) fn parse(
     ours: impl Fn([u8; 8]) -> bool,
 ) -> std::result::Result<([u8; 8], Vec<u8>), SealError> {
     let corrupt = SealError::Corrupt;
-    let Some(magic) = bytes.first_chunk().copied().filter(|_| bytes.len() >= HEADER) else {
+    let Some(magic) = bytes.first_chunk().copied().filter(|_| bytes.len() >= HEADER_BYTES) else {
         return Err(corrupt("the file is cut"));
     };
     if !ours(magic) {
@@ -273,8 +273,8 @@ pub(crate) fn parse(
     };
     let (version, sum, length) = (word(8), word(12), word(16));
     bytes[12..16].fill(0);
-    let end = HEADER + (length & !PADDED) as usize;
-    let padded = if length & PADDED != 0 { end.next_multiple_of(BLOCK) } else { end };
+    let end = HEADER_BYTES + (length & !PADDED_FLAG) as usize;
+    let padded = if length & PADDED_FLAG != 0 { end.next_multiple_of(BLOCK) } else { end };
     let whole = bytes.len() == padded;
     if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
         return Err(corrupt("the checksum does not match"));
@@ -283,7 +283,7 @@ pub(crate) fn parse(
         return Err(SealError::Version(version));
     }
     bytes.truncate(end);
-    Ok((magic, bytes.split_off(HEADER)))
+    Ok((magic, bytes.split_off(HEADER_BYTES)))
 }
 
 fn whole(file: &dyn File) -> Result<Vec<u8>> {
@@ -409,7 +409,7 @@ mod tests {
             for content in [&b"first"[..], b"older", b"newer"] {
                 write(&*dir, "file", MAGIC, content).unwrap();
             }
-            let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER]);
+            let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER_BYTES]);
             write(&*dir, "file", MAGIC, &content).unwrap();
             let end = disk.stats();
             assert_eq!(end.resizes, begin.resizes);
@@ -417,7 +417,7 @@ mod tests {
             assert_eq!(syncs, (2, dir_syncs));
             assert_eq!(read_one(&disk).unwrap(), content);
             // One byte more is one block more.
-            write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER + 1]).unwrap();
+            write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER_BYTES + 1]).unwrap();
             assert!(disk.stats().resizes > end.resizes);
         }
     }

@@ -7,22 +7,22 @@ use crate::format::{BLOCK, Footer};
 use crate::store::segment_table::{Segment, State};
 
 /// Index entries whose bytes opening checks before a clean end.
-const CHECKED: u32 = 4;
+const CHECKED_ENTRIES: u32 = 4;
 /// Index entries of a footer that the manifest keeps: 240 KiB. With more of them, opening scans the
 /// segment.
-const KEPT: usize = 10_000;
+const KEPT_ENTRIES_MAX: usize = 10_000;
 
 /// The offset from which opening checks a segment with a clean end, or from an indexed unit before
 /// it. `None`: the segment is so short that it is scanned whole.
 pub(crate) fn checked_from(end: u32, index_bytes: u32) -> Option<u32> {
-    end.checked_sub(CHECKED * index_bytes).filter(|from| *from > BLOCK)
+    end.checked_sub(CHECKED_ENTRIES * index_bytes).filter(|from| *from > BLOCK)
 }
 
 /// The footer of the segment where a log ends that is being closed, if the manifest keeps it.
 pub(crate) fn closing_footer(segment: &Segment, index_bytes: u32) -> Option<Footer> {
     let footer = footer_of(segment);
     checked_from(footer.end, index_bytes)?;
-    (footer.index.len() <= KEPT).then_some(footer)
+    (footer.index.len() <= KEPT_ENTRIES_MAX).then_some(footer)
 }
 
 /// The footer of a segment as it is now.

@@ -13,10 +13,10 @@ use crate::format::SEGMENT_MAX;
 
 /// The blocks that a device failed to read, over several readers of one directory.
 #[derive(Debug, Default)]
-pub(crate) struct ReadErrors(RefCell<Seen>);
+pub(crate) struct ReadErrors(RefCell<UnreadableBlocks>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct UnreadableBlocks {
     blocks: BTreeSet<(PathBuf, u64)>,
     cause: Option<esker_disk::Error>,
 }
@@ -39,7 +39,7 @@ impl ReadErrors {
     }
 }
 
-const CHUNK: usize = 2 << 20;
+const READ_BYTES: usize = 2 << 20;
 
 /// A sliding view of a file. Callers ask for offsets that are multiples of a block.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl<'a> SegmentReader<'a> {
     }
 
     fn load(&mut self, offset: u64, len: usize) -> Result<()> {
-        let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
+        let want = len.max(READ_BYTES.min((self.len - offset.min(self.len)) as usize));
         let want = want.next_multiple_of(BLOCK);
         if want > self.buffer.len() {
             self.buffer = AlignedBuf::lazy_huge(want);

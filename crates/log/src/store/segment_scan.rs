@@ -74,7 +74,7 @@ pub(crate) struct Density {
 }
 
 impl Density {
-    pub(crate) fn of(options: &ReadOptions) -> Self {
+    pub(crate) fn from_options(options: &ReadOptions) -> Self {
         Self { bytes: options.index_bytes, records: options.index_records }
     }
 }

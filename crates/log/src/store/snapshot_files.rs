@@ -8,14 +8,14 @@ use esker_disk::{Dir, Open};
 use crate::base::error::Result;
 use crate::format::BLOCK;
 use crate::store::chunked_file::{
-    CHUNK, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, Reader, place, u64_at,
+    CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, Reader, place, u64_at,
 };
 use crate::store::paths;
 
 /// Bytes of the header's note before the application's own.
-const HEAD: usize = 16;
+const OWN_NOTE_BYTES: usize = 16;
 /// The most bytes of the application's note.
-pub(crate) const SNAPSHOT_NOTE_MAX: usize = NOTE_MAX - HEAD;
+pub(crate) const SNAPSHOT_NOTE_MAX: usize = NOTE_MAX - OWN_NOTE_BYTES;
 /// Snapshots of at most this many chunks go through the page cache.
 pub(crate) const CACHED_CHUNKS: u32 = 1;
 
@@ -35,7 +35,7 @@ pub(crate) struct SnapshotHeader {
 
 impl SnapshotHeader {
     pub(crate) fn new(header: Header) -> std::result::Result<Self, &'static str> {
-        if header.note.len() < HEAD {
+        if header.note.len() < OWN_NOTE_BYTES {
             return Err("its header says too little");
         }
         let (at, len) = (u64_at(&header.note, 0), u64_at(&header.note, 8));
@@ -46,7 +46,7 @@ impl SnapshotHeader {
     }
 
     pub(crate) fn note(&self) -> &[u8] {
-        self.header.note.get(HEAD..).unwrap_or_default()
+        self.header.note.get(OWN_NOTE_BYTES..).unwrap_or_default()
     }
 
     /// The length of the content of a chunk.
@@ -78,11 +78,11 @@ pub(crate) fn open(dir: &dyn Dir, at: u64) -> Result<Option<(Reader, SnapshotHea
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    let cached = place(0) + u64::from(CACHED_CHUNKS) * CHUNK as u64;
+    let cached = place(0) + u64::from(CACHED_CHUNKS) * CHUNK_BYTES as u64;
     let reader = if file.len()? > cached {
         Reader::open(dir, &name, Kind::Snapshot)?
     } else {
-        Some(Reader::of(file, Kind::Snapshot)?)
+        Some(Reader::from_file(file, Kind::Snapshot)?)
     };
     let Some(reader) = reader else { return Ok(None) };
     let invalid = |what| reader.invalid_header(what);

@@ -40,10 +40,10 @@ use crate::base::log_end::Mark;
 use crate::format::{LogId, NUMBER_MAX, crc};
 use crate::store::paths::MARK;
 
-const MAGIC: u32 = 0xE5CE_3A4C;
-const SLOTS: usize = 2;
+const PAGE_MAGIC: u32 = 0xE5CE_3A4C;
+const PAGE_SLOTS: usize = 2;
 /// The most reads of a slot that does not check, because a store may be under way.
-const TRIES: usize = 8;
+const SLOT_READS_MAX: usize = 8;
 
 /// The content of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Raw {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
             return Ok(None);
         };
-        if raw.magic.get() != MAGIC {
+        if raw.magic.get() != PAGE_MAGIC {
             return Ok(None);
         }
         let sane = raw.position.get() < NUMBER_MAX && raw.session.get() < NUMBER_MAX;
@@ -123,14 +123,14 @@ impl WatermarkPage {
     /// directory.
     pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
         let file = dir.open(MARK, Open::create())?;
-        let slots: [Option<StoredWatermark>; SLOTS] = std::array::from_fn(|slot| {
+        let slots: [Option<StoredWatermark>; PAGE_SLOTS] = std::array::from_fn(|slot| {
             read_slot(&*file, slot).ok().and_then(|read| read.ok().flatten())
         });
         let age =
             |slot: usize| slots[slot].filter(|stored| stored.log == log).map(|stored| stored.age());
         // The newest valid slot stays until a newer one is stored.
         let slot = usize::from(age(0) > age(1));
-        for missing in (file.len()? as usize / BLOCK)..SLOTS {
+        for missing in (file.len()? as usize / BLOCK)..PAGE_SLOTS {
             write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
         }
         Ok(Self { file, log, session, trim, stored: None, slot })
@@ -168,7 +168,7 @@ impl WatermarkPage {
     /// Durably sets both slots to this watermark, also if it is lower: for a truncating `repair`,
     /// and for a backup, whose log may have been another one before.
     pub(crate) fn store_in_both_slots(&mut self, mark: Mark) -> Result<()> {
-        for _ in 0..SLOTS {
+        for _ in 0..PAGE_SLOTS {
             self.write(mark)?;
         }
         Ok(self.file.sync_data()?)
@@ -176,7 +176,7 @@ impl WatermarkPage {
 
     fn write(&mut self, mark: Mark) -> Result<()> {
         let mut raw = Raw {
-            magic: U32::new(MAGIC),
+            magic: U32::new(PAGE_MAGIC),
             crc: U32::ZERO,
             log: self.log.0,
             session: U64::new(self.session),
@@ -190,7 +190,7 @@ impl WatermarkPage {
         let mut block = [0; BLOCK];
         block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
         write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
-        self.slot = (self.slot + 1) % SLOTS;
+        self.slot = (self.slot + 1) % PAGE_SLOTS;
         self.stored = Some(mark);
         Ok(())
     }
@@ -238,7 +238,7 @@ impl PageReader {
     /// The device fails to read both slots.
     pub(crate) fn stored(&self) -> std::result::Result<Option<StoredWatermark>, esker_disk::Error> {
         let mut newest = None;
-        for _ in 0..TRIES {
+        for _ in 0..SLOT_READS_MAX {
             let slots = [read_slot(&*self.file, 0), read_slot(&*self.file, 1)];
             if let [Err(cause), Err(_)] = &slots {
                 return Err(cause.clone());

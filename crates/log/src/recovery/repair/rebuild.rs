@@ -442,7 +442,7 @@ fn rewrite_units(
     let header = SegmentHeader { durable_bound, recovered: true, first_chain: 0, ..header };
     let packing = Packing::OneTime;
     let room = room_for(units.iter(), packing);
-    let mut writer = Rewriter::new(dir, header, Density::of(options), packing, room)?;
+    let mut writer = Rewriter::new(dir, header, Density::from_options(options), packing, room)?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
     }

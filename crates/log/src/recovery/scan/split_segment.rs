@@ -169,7 +169,7 @@ struct FirstUnits {
 
 impl FirstUnits {
     fn new(segment: &Examined, how: &Reading<'_>) -> Self {
-        let density = how.opening.map(Density::of);
+        let density = how.opening.map(Density::from_options);
         Self {
             index: SparseIndex::new(density.unwrap_or(Density { bytes: u32::MAX, records: 0 })),
             units: density.map(|_| Vec::new()),

@@ -7,7 +7,9 @@ use esker_disk::AlignedBuf;
 use parking_lot::Mutex;
 
 use crate::format::BLOCK;
-use crate::store::chunked_file::layout::{CHUNK, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk};
+use crate::store::chunked_file::layout::{
+    CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk,
+};
 
 /// The memory of one chunk, kept for the next: mapping it and touching its pages takes as long as
 /// writing it. Its lock is only tried: in a child, a thread that is not there may hold it.
@@ -20,7 +22,7 @@ pub(super) struct Memory(Option<AlignedBuf>);
 impl Memory {
     fn new() -> Self {
         let spare = SPARE.try_lock().and_then(|mut spare| spare.take());
-        Self(Some(spare.unwrap_or_else(|| AlignedBuf::lazy(CHUNK))))
+        Self(Some(spare.unwrap_or_else(|| AlignedBuf::lazy(CHUNK_BYTES))))
     }
 }
 

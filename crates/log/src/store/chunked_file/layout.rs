@@ -19,16 +19,16 @@ impl Kind {
 }
 
 /// Bytes of a chunk in the file.
-pub(crate) const CHUNK: usize = 2 << 20;
+pub(crate) const CHUNK_BYTES: usize = 2 << 20;
 pub(crate) const CHUNK_HEADER: usize = 32;
-const HEADER: usize = 56;
+const HEADER_BYTES: usize = 56;
 /// The most samples.
-pub(crate) const SAMPLES: usize = 64;
-const SAMPLED: usize = BLOCK as usize - 16 - 4 * SAMPLES;
+pub(crate) const SAMPLES_MAX: usize = 64;
+const NOTE_END: usize = BLOCK as usize - 16 - 4 * SAMPLES_MAX;
 /// The most bytes of content in a chunk.
-pub(crate) const CONTENT_MAX: usize = CHUNK - CHUNK_HEADER;
+pub(crate) const CONTENT_MAX: usize = CHUNK_BYTES - CHUNK_HEADER;
 /// The most bytes of a note.
-pub(crate) const NOTE_MAX: usize = SAMPLED - HEADER;
+pub(crate) const NOTE_MAX: usize = NOTE_END - HEADER_BYTES;
 
 /// Numbers that make the checksums of a file its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(crate) struct Header {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Samples {
     pub(crate) last: u64,
-    /// At most [`SAMPLES`].
+    /// At most [`SAMPLES_MAX`].
     pub(crate) crcs: Vec<u32>,
 }
 
@@ -78,9 +78,9 @@ impl Header {
         block[40..48].copy_from_slice(&self.salt.numbers[1].to_le_bytes());
         block[48..52].copy_from_slice(&self.chunks.to_le_bytes());
         block[52..56].copy_from_slice(&(self.note.len() as u32).to_le_bytes());
-        block[HEADER..HEADER + self.note.len()].copy_from_slice(&self.note);
+        block[HEADER_BYTES..HEADER_BYTES + self.note.len()].copy_from_slice(&self.note);
         let Samples { last, crcs } = &self.samples;
-        let (numbers, places) = block[SAMPLED..].split_at_mut(16);
+        let (numbers, places) = block[NOTE_END..].split_at_mut(16);
         numbers[..8].copy_from_slice(&last.to_le_bytes());
         numbers[8..12].copy_from_slice(&(crcs.len() as u32).to_le_bytes());
         for (place, crc) in places.as_chunks_mut::<4>().0.iter_mut().zip(crcs) {
@@ -107,8 +107,9 @@ impl Header {
             return Err("its version is not supported");
         }
         let len = u32_at(block, 52) as usize;
-        let note = block[HEADER..SAMPLED].get(..len).ok_or("its note exceeds the header")?.to_vec();
-        let (numbers, places) = block[SAMPLED..].split_at(16);
+        let note =
+            block[HEADER_BYTES..NOTE_END].get(..len).ok_or("its note exceeds the header")?.to_vec();
+        let (numbers, places) = block[NOTE_END..].split_at(16);
         let (last, count) = (u64_at(numbers, 0), u32_at(numbers, 8) as usize);
         let places = places.as_chunks().0.get(..count).ok_or("it has too many samples")?;
         let crcs = places.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
@@ -137,7 +138,7 @@ pub(crate) fn check_chunk(
     number: u32,
 ) -> std::result::Result<&[u8], &'static str> {
     let len = u32_at(chunk, 4) as usize;
-    let end = len.checked_add(CHUNK_HEADER).filter(|end| *end <= CHUNK);
+    let end = len.checked_add(CHUNK_HEADER).filter(|end| *end <= CHUNK_BYTES);
     let Some(sealed) = end.and_then(|end| chunk.get(4..end)) else {
         return Err("a chunk is cut");
     };
@@ -181,5 +182,5 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
 
 /// The offset of a chunk in the file.
 pub(crate) fn place(number: u32) -> u64 {
-    u64::from(BLOCK) + u64::from(number) * CHUNK as u64
+    u64::from(BLOCK) + u64::from(number) * CHUNK_BYTES as u64
 }

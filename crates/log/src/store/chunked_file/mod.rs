@@ -47,8 +47,8 @@ use crate::base::error::{Error, Result, corruption_at};
 use crate::format::BLOCK;
 pub(crate) use crate::store::chunked_file::chunk::{Buffer, Chunk};
 pub(crate) use crate::store::chunked_file::layout::{
-    CHUNK, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, SAMPLES, Salt, Samples, check_chunk,
-    decode_any, place, u64_at,
+    CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, SAMPLES_MAX, Salt, Samples,
+    check_chunk, decode_any, place, u64_at,
 };
 use crate::store::directory;
 use crate::store::sealed_file;
@@ -170,17 +170,17 @@ impl Reader {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        Self::of(file, kind).map(Some)
+        Self::from_file(file, kind).map(Some)
     }
 
     /// Reads the header of an open file.
-    pub(crate) fn of(file: Arc<dyn File>, kind: Kind) -> Result<Self> {
+    pub(crate) fn from_file(file: Arc<dyn File>, kind: Kind) -> Result<Self> {
         let mut block = AlignedBuf::new(BLOCK as usize);
         let got = read_full_at(&*file, &mut block, 0)?;
         let header =
             Header::decode(kind, &block[..got]).map_err(|what| corrupt(&*file, 0, what))?;
         let bytes = file.len()?;
-        if bytes <= place(header.chunks).saturating_sub(CHUNK as u64) && header.chunks > 0 {
+        if bytes <= place(header.chunks).saturating_sub(CHUNK_BYTES as u64) && header.chunks > 0 {
             return Err(corrupt(&*file, 0, "the file is cut"));
         }
         Ok(Self { file, header, bytes })
