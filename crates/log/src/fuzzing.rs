@@ -1,7 +1,7 @@
 //! Entry points for the fuzz targets and the property tests: every decoder, over any bytes.
 
 use crate::consumers::offsets;
-use crate::format::decode::{Found, Records, check_unit, find};
+use crate::format::decode::{Records, SearchResult, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
 use crate::store::{chunked_file, sealed_file, watermark_page};
@@ -23,7 +23,7 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
         if let Ok((header, _)) = unit {
             debug_assert!(walked >= u64::from(header.records).min(1 << 16));
         }
-        if let Found::Record(record) = find(rest, offset, salt, (0, 0), valid) {
+        if let SearchResult::Record(record) = find(rest, offset, salt, (0, 0), valid) {
             debug_assert!(record.offset >= offset);
         }
         offset += match UnitHeader::parse(rest, salt, offset) {

@@ -31,7 +31,7 @@ use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
 use crate::commit::space_request::{Failed, SpaceRequest};
 use crate::commit::write_half::WriteHalf;
-use crate::format::footer::{ENTRY, FOOTER_HEADER};
+use crate::format::footer::{FOOTER_HEADER_BYTES, INDEX_ENTRY_BYTES};
 use crate::format::{BLOCK, SEGMENT_MAX, block_up};
 use crate::runtime::waiters::wake;
 use crate::store::paths::{self, RESERVE};
@@ -61,7 +61,7 @@ const PART: u64 = 1 << 20;
 /// the footer takes more, it is omitted if there is no room for it.
 fn footer_room(options: &Options, limit: u32) -> u32 {
     let entries = limit / options.index_bytes + limit / 64 / options.index_records + 2;
-    let bytes = u64::from(entries) * ENTRY as u64 + FOOTER_HEADER as u64;
+    let bytes = u64::from(entries) * INDEX_ENTRY_BYTES as u64 + FOOTER_HEADER_BYTES as u64;
     block_up(bytes.min(u64::from(limit / 8)).max(u64::from(BLOCK)) as u32)
 }
 

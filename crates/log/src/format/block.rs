@@ -3,7 +3,7 @@
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 
 /// The format version that this code writes, and the only one that it reads.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// The alignment of commit units and of the parts of a segment. Each segment header records it, and
 /// another value is refused: a device with other whole blocks needs a change of the format.
@@ -56,12 +56,12 @@ const fn powers() -> [u32; 32] {
 /// The product of two polynomials modulo that of CRC-32C. Without branches, which random bits
 /// would mispredict.
 const fn multiply(a: u32, mut b: u32) -> u32 {
-    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    const CRC_POLYNOMIAL: u32 = 0x82F6_3B78;
     let (mut product, mut bit) = (0, 32);
     while bit > 0 {
         bit -= 1;
         product ^= b & 0u32.wrapping_sub((a >> bit) & 1);
-        b = (b >> 1) ^ (POLYNOMIAL & 0u32.wrapping_sub(b & 1));
+        b = (b >> 1) ^ (CRC_POLYNOMIAL & 0u32.wrapping_sub(b & 1));
     }
     product
 }

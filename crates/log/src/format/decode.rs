@@ -197,7 +197,7 @@ pub(crate) struct FoundRecord {
 
 /// The result of [`find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SearchResult {
     Record(FoundRecord),
     /// A larger number, or the end of everything up to `last`, was reached without an error.
     Passed,
@@ -221,7 +221,7 @@ pub(crate) fn find(
     salt: Salt,
     (prev_seq, last): (u64, u64),
     want: u64,
-) -> Found {
+) -> SearchResult {
     let (mut at, mut prev_seq) = (0u32, prev_seq);
     // After padding comes a unit, or the end.
     let mut padded = false;
@@ -230,14 +230,14 @@ pub(crate) fn find(
         let rest = bytes.get(at as usize..).unwrap_or(&[]);
         let Some(first) = rest.first_chunk::<4>() else {
             return match prev_seq >= last {
-                true => Found::Passed,
-                false => Found::Invalid { offset: here, decode_error: DecodeError::Cut },
+                true => SearchResult::Passed,
+                false => SearchResult::Invalid { offset: here, decode_error: DecodeError::Cut },
             };
         };
         let first = u32::from_le_bytes(*first);
         let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
         if padded && !is_unit {
-            return Found::Invalid { offset: here, decode_error: DecodeError::Padding };
+            return SearchResult::Invalid { offset: here, decode_error: DecodeError::Padding };
         }
         if first == 0 {
             at = block_up(here + 1) - offset;
@@ -247,15 +247,18 @@ pub(crate) fn find(
         padded = false;
         if is_unit {
             match UnitHeader::parse(rest, salt, here) {
-                Err(decode_error) => return Found::Invalid { offset: here, decode_error },
+                Err(decode_error) => return SearchResult::Invalid { offset: here, decode_error },
                 // Corruption may have turned the size of an earlier record into zero.
                 Ok((header, _)) if at > 0 && header.prev_seq != prev_seq => {
-                    return Found::Invalid { offset: here, decode_error: DecodeError::Chain };
+                    return SearchResult::Invalid {
+                        offset: here,
+                        decode_error: DecodeError::Chain,
+                    };
                 }
                 Ok((header, _)) if header.kind == UnitKind::Gap => {
                     let (from, to) = (header.prev_seq, header.last_seq);
                     if from < want && want <= to {
-                        return Found::Gap { from, to };
+                        return SearchResult::Gap { from, to };
                     }
                     at += header.span();
                     prev_seq = to;
@@ -269,14 +272,14 @@ pub(crate) fn find(
         }
         let record = match checked_record(rest, salt, here) {
             Ok(record) => record,
-            Err(decode_error) => return Found::Invalid { offset: here, decode_error },
+            Err(decode_error) => return SearchResult::Invalid { offset: here, decode_error },
         };
         if record.seq == want {
             let len = record.size - RECORD_HEADER;
-            return Found::Record(FoundRecord { seq: want, prev_seq, offset: here, len });
+            return SearchResult::Record(FoundRecord { seq: want, prev_seq, offset: here, len });
         }
         if record.seq > want {
-            return Found::Passed;
+            return SearchResult::Passed;
         }
         prev_seq = record.seq;
         at += record.stored();

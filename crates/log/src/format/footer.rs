@@ -8,9 +8,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::format::block::{BLOCK, DecodeError, SEGMENT_MAX, Salt, block_up, crc};
 
-const MAGIC: u32 = 0xE5CE_F007;
-pub(crate) const FOOTER_HEADER: usize = 64;
-pub(crate) const ENTRY: usize = 24;
+const FOOTER_MAGIC: u32 = 0xE5CE_F007;
+pub(crate) const FOOTER_HEADER_BYTES: usize = 64;
+pub(crate) const INDEX_ENTRY_BYTES: usize = 24;
 /// The bit that says of a segment that it has a gap. The bytes of its payloads take the others.
 const HAS_GAP: u32 = SEGMENT_MAX;
 
@@ -71,7 +71,8 @@ struct RawEntry {
     record: U32,
 }
 
-const _: () = assert!(size_of::<Raw>() == FOOTER_HEADER && size_of::<RawEntry>() == ENTRY);
+const _: () =
+    assert!(size_of::<Raw>() == FOOTER_HEADER_BYTES && size_of::<RawEntry>() == INDEX_ENTRY_BYTES);
 
 impl Footer {
     fn content(&self) -> u32 {
@@ -89,7 +90,7 @@ impl Footer {
     /// Encodes the footer without the zeros at its end.
     pub(crate) fn encode(&self, salt: Salt) -> Vec<u8> {
         let mut raw = Raw {
-            magic: U32::new(MAGIC),
+            magic: U32::new(FOOTER_MAGIC),
             crc: U32::ZERO,
             entries: U32::new(self.index.len() as u32),
             end: U32::new(self.end),
@@ -101,7 +102,7 @@ impl Footer {
             chain: U32::new(self.chain),
             content: U32::new(self.content()),
         };
-        let mut bytes = vec![0; FOOTER_HEADER];
+        let mut bytes = vec![0; FOOTER_HEADER_BYTES];
         for entry in &self.index {
             let entry = RawEntry {
                 seq: U64::new(entry.seq),
@@ -111,9 +112,10 @@ impl Footer {
             };
             bytes.extend_from_slice(entry.as_bytes());
         }
-        let sum = salt.bind(self.end, raw.as_bytes()).rotate_left(1) ^ crc(&bytes[FOOTER_HEADER..]);
+        let sum =
+            salt.bind(self.end, raw.as_bytes()).rotate_left(1) ^ crc(&bytes[FOOTER_HEADER_BYTES..]);
         raw.crc = U32::new(sum);
-        bytes[..FOOTER_HEADER].copy_from_slice(raw.as_bytes());
+        bytes[..FOOTER_HEADER_BYTES].copy_from_slice(raw.as_bytes());
         bytes
     }
 
@@ -129,14 +131,14 @@ impl Footer {
         let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
             return Err(DecodeError::Cut);
         };
-        if raw.magic.get() != MAGIC {
+        if raw.magic.get() != FOOTER_MAGIC {
             return Err(DecodeError::NotAUnit);
         }
         // Every entry refers to a record, and a record takes at least sixteen bytes.
         if raw.end.get() != end || raw.entries.get() > end / 16 {
             return Err(DecodeError::Nonsense);
         }
-        Ok(block_up(FOOTER_HEADER as u32 + raw.entries.get() * ENTRY as u32))
+        Ok(block_up(FOOTER_HEADER_BYTES as u32 + raw.entries.get() * INDEX_ENTRY_BYTES as u32))
     }
 
     /// The length of the entries of the footer that starts with these bytes, and the checksum that
@@ -147,7 +149,7 @@ impl Footer {
         let sum = raw.crc.get();
         raw.crc = U32::ZERO;
         let entries = sum ^ salt.bind(end, raw.as_bytes()).rotate_left(1);
-        Ok((raw.entries.get() * ENTRY as u32, entries))
+        Ok((raw.entries.get() * INDEX_ENTRY_BYTES as u32, entries))
     }
 
     /// Parses a footer at `end`. `bytes` has the length that [`Footer::length`] returned.

@@ -5,11 +5,11 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, DecodeError, LogId, NUMBER_MAX, Salt, VERSION};
+use crate::format::block::{BLOCK, DecodeError, FORMAT_VERSION, LogId, NUMBER_MAX, Salt};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
-const RECOVERED: u32 = 1;
+const RECOVERED_FLAG: u32 = 1;
 
 /// The fields of a segment header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl SegmentHeader {
     pub(crate) fn to_block(self) -> (Box<[u8]>, u32) {
         let mut raw = Raw {
             magic: MAGIC,
-            version: U32::new(VERSION),
+            version: U32::new(FORMAT_VERSION),
             crc: U32::ZERO,
             log: self.log.0,
             segment: U64::new(self.segment),
@@ -97,7 +97,7 @@ impl SegmentHeader {
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
             block: U32::new(BLOCK),
-            flags: U32::new(if self.recovered { RECOVERED } else { 0 }),
+            flags: U32::new(if self.recovered { RECOVERED_FLAG } else { 0 }),
             first_chain: U32::new(self.first_chain),
         };
         let crc = summed(&raw, self.salt());
@@ -142,7 +142,7 @@ impl SegmentHeader {
         }
         // Every version keeps the size of the first block, its checksum and the offset of the
         // version.
-        if raw.version.get() != VERSION {
+        if raw.version.get() != FORMAT_VERSION {
             return Err(HeaderError::Version(raw.version.get()));
         }
         if raw.log != log.0 {
@@ -170,7 +170,7 @@ impl SegmentHeader {
             durable_bound: raw.durable_bound.get(),
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
-            recovered: raw.flags.get() & RECOVERED != 0,
+            recovered: raw.flags.get() & RECOVERED_FLAG != 0,
             first_chain: raw.first_chain.get(),
         };
         Ok((header, header.chain_start(crc)))
@@ -229,13 +229,16 @@ mod tests {
         assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderError::Foreign(LOG)));
         assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(DecodeError::Checksum.into()));
         let mut newer = block.clone();
-        newer[8] = VERSION as u8 + 1;
+        newer[8] = FORMAT_VERSION as u8 + 1;
         assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(DecodeError::Checksum.into()));
         let (mut raw, _) = Raw::read_from_prefix(&newer).unwrap();
         raw.crc = U32::ZERO;
         raw.crc = U32::new(summed(&raw, header().salt()));
         newer[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
-        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderError::Version(VERSION + 1)));
+        assert_eq!(
+            SegmentHeader::parse(&newer, LOG, 4),
+            Err(HeaderError::Version(FORMAT_VERSION + 1))
+        );
         assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(DecodeError::Blank.into()));
         assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(DecodeError::Cut.into()));
     }

@@ -14,8 +14,8 @@ use crate::format::block::{BLOCK, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UN
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 
-const DATA: u32 = 0xE5CE_1D01;
-const GAP: u32 = 0xE5CE_1D02;
+const DATA_MAGIC: u32 = 0xE5CE_1D01;
+const GAP_MAGIC: u32 = 0xE5CE_1D02;
 
 /// The contents of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +87,8 @@ impl UnitHeader {
     pub(crate) fn to_bytes(self, salt: Salt, offset: u32) -> ([u8; UNIT_HEADER as usize], u32) {
         let mut raw = Raw {
             magic: U32::new(match self.kind {
-                UnitKind::Data => DATA,
-                UnitKind::Gap => GAP,
+                UnitKind::Data => DATA_MAGIC,
+                UnitKind::Gap => GAP_MAGIC,
             }),
             crc: U32::ZERO,
             used: U32::new(self.used),
@@ -113,8 +113,8 @@ impl UnitHeader {
             return Err(DecodeError::Cut);
         };
         let kind = match raw.magic.get() {
-            DATA => UnitKind::Data,
-            GAP => UnitKind::Gap,
+            DATA_MAGIC => UnitKind::Data,
+            GAP_MAGIC => UnitKind::Gap,
             0 => return Err(DecodeError::Blank),
             _ => return Err(DecodeError::NotAUnit),
         };
@@ -155,7 +155,7 @@ impl UnitHeader {
 
     /// Whether the first four bytes are the magic number of a unit.
     pub(crate) fn starts(magic: u32) -> bool {
-        magic == DATA || magic == GAP
+        magic == DATA_MAGIC || magic == GAP_MAGIC
     }
 
     /// The bytes that the unit occupies in the segment.

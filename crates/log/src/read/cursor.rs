@@ -10,7 +10,7 @@ use esker_disk::{AlignedBuf, read_full_at};
 use crate::base::error::corruption_at;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
-use crate::format::decode::{Found, check_unit, find};
+use crate::format::decode::{SearchResult, check_unit, find};
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, UnitHeader};
 use crate::read::batch::{Batch, Memory, Skipped, View};
@@ -360,7 +360,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     if let Some((buffer, stop)) = source.buffer(segment.number(), entry.record) {
         let offsets = entry.record..end.min(stop);
         let found = find(buffer.bytes(offsets), entry.record, segment.salt, span, seq.0);
-        if let Found::Record(record) = found {
+        if let SearchResult::Record(record) = found {
             return Ok(View::new(Memory::StagingBuffer(buffer), segment.header.base, record));
         }
     }
@@ -378,12 +378,12 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let bytes = &buffer[..got.min((end - start) as usize)];
     let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);
     match find(bytes, entry.record, segment.salt, span, seq.0) {
-        Found::Record(record) => {
+        SearchResult::Record(record) => {
             Ok(View::new(Memory::Read(Arc::new(buffer), start), segment.header.base, record))
         }
-        Found::Passed => Err(not_found),
-        Found::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
-        Found::Invalid { offset, decode_error } => {
+        SearchResult::Passed => Err(not_found),
+        SearchResult::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
+        SearchResult::Invalid { offset, decode_error } => {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
             }

@@ -20,7 +20,7 @@ use esker_disk::{Dir, File, Open};
 use crate::base::error::{Corruption, Result};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
-use crate::format::footer::FOOTER_HEADER;
+use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
 use crate::format::{
@@ -325,7 +325,7 @@ impl Walk {
             }
             // Nothing follows the footer of a segment.
             if let Ok((entries, sum)) = Footer::entries(bytes, self.source.salt, place)
-                && self.has_sum(FOOTER_HEADER as u32, entries, sum)?
+                && self.has_sum(FOOTER_HEADER_BYTES as u32, entries, sum)?
             {
                 return Ok(There::End);
             }

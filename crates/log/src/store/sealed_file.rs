@@ -63,7 +63,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result, corruption_at, with_causes};
-use crate::format::{VERSION, crc};
+use crate::format::{FORMAT_VERSION, crc};
 use crate::store::paths;
 
 /// The most reads of a file that may be replaced meanwhile.
@@ -106,7 +106,7 @@ fn replace(
 ) -> Result<u64> {
     let mut bytes = Vec::with_capacity((HEADER_BYTES + content.len()).next_multiple_of(BLOCK));
     bytes.extend_from_slice(&magic);
-    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&(content.len() as u32 | PADDED_FLAG).to_le_bytes());
     bytes.extend_from_slice(content);
@@ -279,7 +279,7 @@ pub(crate) fn parse(
     if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
         return Err(corrupt("the checksum does not match"));
     }
-    if version != VERSION {
+    if version != FORMAT_VERSION {
         return Err(SealError::Version(version));
     }
     bytes.truncate(end);

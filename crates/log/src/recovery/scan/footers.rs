@@ -7,7 +7,7 @@ use esker_disk::{AlignedBuf, Dir, File, Read, read_full_at};
 
 use super::files::{Headers, TOGETHER};
 use crate::base::read_options::ReadOptions;
-use crate::format::footer::FOOTER_HEADER;
+use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::{Footer, SegmentHeader};
 use crate::store::manifest::Manifest;
 use crate::store::segment_footer::checked_from;
@@ -117,7 +117,7 @@ fn parse_footer(
     end: u32,
     first: &[u8],
 ) -> Option<Footer> {
-    if first.len() < FOOTER_HEADER {
+    if first.len() < FOOTER_HEADER_BYTES {
         return None;
     }
     let length = Footer::length(first, end).ok()? as usize;

@@ -7,7 +7,7 @@ use esker_disk::File;
 
 use super::examined::{Examined, KnownStart};
 use crate::base::error::Result;
-use crate::format::footer::FOOTER_HEADER;
+use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::recovery::range_sums::RangeChecks;
 use crate::store::manifest::Manifest;
@@ -32,7 +32,7 @@ fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
     while u64::from(at) < image.len() {
         let header = image.at(u64::from(at), BLOCK as usize)?;
         if let Ok((entries, sum)) = Footer::entries(header, salt, at)
-            && checks.has_sum(&mut image, at.into(), FOOTER_HEADER as u32, entries, sum)?
+            && checks.has_sum(&mut image, at.into(), FOOTER_HEADER_BYTES as u32, entries, sum)?
         {
             if let Some((footer, _)) = footer_at(&mut image, salt, at)? {
                 return Ok(Some(footer));

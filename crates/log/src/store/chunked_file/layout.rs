@@ -1,6 +1,6 @@
 //! The bytes of a chunked file: its header and its chunks, encoded and decoded.
 
-use crate::format::{BLOCK, LogId, VERSION, crc};
+use crate::format::{BLOCK, FORMAT_VERSION, LogId, crc};
 
 /// The kind of a file: the magic number of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Header {
         debug_assert!(self.note.len() <= NOTE_MAX, "the caller limits the note");
         block.fill(0);
         block[..8].copy_from_slice(&self.kind.magic());
-        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         block[16..32].copy_from_slice(&self.salt.log.0);
         block[32..40].copy_from_slice(&self.salt.numbers[0].to_le_bytes());
         block[40..48].copy_from_slice(&self.salt.numbers[1].to_le_bytes());
@@ -103,7 +103,7 @@ impl Header {
         if crc(&blank) != u32_at(block, 12) {
             return Err("the checksum of the header does not match");
         }
-        if u32_at(block, 8) != VERSION {
+        if u32_at(block, 8) != FORMAT_VERSION {
             return Err("its version is not supported");
         }
         let len = u32_at(block, 52) as usize;
@@ -164,7 +164,7 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
     let mut sealed = bytes.to_vec();
     if let Some(block) = sealed.get_mut(..BLOCK as usize) {
         block[..8].copy_from_slice(&kind.magic());
-        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         block[12..16].fill(0);
         let sum = crc(block);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
