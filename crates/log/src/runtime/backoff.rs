@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// A processor spends a few microseconds on these.
-const SPINS: u32 = 128;
-const SLEEP: Duration = Duration::from_micros(10);
+const SPINS_MAX: u32 = 128;
+const SLEEP_TIME: Duration = Duration::from_micros(10);
 
 /// Spins first, then sleeps.
 ///
@@ -18,7 +18,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Spins once. `false` if the wait took so long that the caller must sleep instead.
     pub(crate) fn spin(&mut self) -> bool {
-        let spins = self.spins < SPINS;
+        let spins = self.spins < SPINS_MAX;
         if spins {
             self.spins += 1;
             std::hint::spin_loop();
@@ -28,6 +28,6 @@ impl Backoff {
 
     /// Sleeps. The caller holds no lock.
     pub(crate) fn sleep(&self) {
-        std::thread::sleep(SLEEP);
+        std::thread::sleep(SLEEP_TIME);
     }
 }

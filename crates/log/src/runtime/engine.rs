@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::runtime::clock::Clock;
 
 /// The most threads for reads.
-const READERS: usize = 3;
+const READ_THREADS_MAX: usize = 3;
 
 /// Work that the engine does for the writing side of a log.
 pub(crate) trait CommitWork: Send + Sync {
@@ -367,7 +367,7 @@ impl Engine {
         if queues.stopped || self.is_manual() {
             return false;
         }
-        if queues.readers < READERS {
+        if queues.readers < READ_THREADS_MAX {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("esker-read".into());
             queues.readers += usize::from(thread.spawn(move || shared.read_thread()).is_ok());

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Four for each power of two.
-const BUCKETS: usize = 128;
+const BUCKET_COUNT: usize = 128;
 
 /// How often durations were how long: 128 buckets, four for each power of two of microseconds.
 ///
@@ -12,7 +12,7 @@ const BUCKETS: usize = 128;
 /// each microsecond has its own. The last bucket, of 2.1 hours and more, has no upper end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationHistogram {
-    buckets: [u64; BUCKETS],
+    buckets: [u64; BUCKET_COUNT],
     nanos: u64,
 }
 
@@ -62,13 +62,13 @@ impl DurationHistogram {
 /// Records durations while others read them.
 #[derive(Debug)]
 pub(crate) struct AtomicHistogram {
-    buckets: [AtomicU64; BUCKETS],
+    buckets: [AtomicU64; BUCKET_COUNT],
     nanos: AtomicU64,
 }
 
 impl Default for AtomicHistogram {
     fn default() -> Self {
-        Self { buckets: [const { AtomicU64::new(0) }; BUCKETS], nanos: AtomicU64::new(0) }
+        Self { buckets: [const { AtomicU64::new(0) }; BUCKET_COUNT], nanos: AtomicU64::new(0) }
     }
 }
 
@@ -97,7 +97,7 @@ fn bucket_of(took: Duration) -> usize {
         return micros as usize;
     };
     let quarter = (micros >> (power - 2)) & 3;
-    ((power as usize - 1) * 4 + quarter as usize).min(BUCKETS - 1)
+    ((power as usize - 1) * 4 + quarter as usize).min(BUCKET_COUNT - 1)
 }
 
 fn end_of(bucket: usize) -> Duration {
@@ -119,13 +119,13 @@ mod tests {
     #[test]
     fn each_duration_is_in_the_bucket_that_has_it() {
         let nanos = Duration::from_nanos(1);
-        for bucket in 0..BUCKETS {
+        for bucket in 0..BUCKET_COUNT {
             let (from, end) = bounds(bucket);
             assert_eq!((bucket_of(from), bucket_of(end - nanos)), (bucket, bucket));
             assert!((end - from).as_micros() * 4 <= from.as_micros().max(4), "{from:?} to {end:?}");
         }
-        assert_eq!(bucket_of(Duration::MAX), BUCKETS - 1);
-        assert_eq!(end_of(BUCKETS - 1), Duration::from_micros(1 << 33));
+        assert_eq!(bucket_of(Duration::MAX), BUCKET_COUNT - 1);
+        assert_eq!(end_of(BUCKET_COUNT - 1), Duration::from_micros(1 << 33));
     }
 
     #[test]

@@ -57,12 +57,12 @@ type List = Mutex<Slab<Waiter>>;
 
 /// The number of reader lists. There may be thousands of readers, on all cores, and each one that
 /// waits locks a list.
-const LISTS: usize = 8;
+const READER_LISTS: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     callers: List,
-    readers: [List; LISTS],
+    readers: [List; READER_LISTS],
     /// The number of readers that were ever added to a list, to spread them.
     spread: AtomicUsize,
     /// The number of readers with a waker on a list.
@@ -101,7 +101,9 @@ impl Waiters {
                 return;
             }
         }
-        let list = if reads { self.spread.fetch_add(1, SeqCst) % LISTS } else { LISTS } as u32;
+        let list =
+            if reads { self.spread.fetch_add(1, SeqCst) % READER_LISTS } else { READER_LISTS }
+                as u32;
         if reads {
             self.waiting.fetch_add(1, SeqCst);
         }
