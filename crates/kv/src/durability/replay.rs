@@ -27,7 +27,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::component::Place;
+use esker_log::component::RecordPlace;
 use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
@@ -202,7 +202,7 @@ fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<Cata
         }
         let seq = Seq(version.seq);
         let invalid = |what| Error::CorruptedRecord { seq, what };
-        let payload = log.read_placed(Place {
+        let payload = log.read_placed(RecordPlace {
             seq,
             position: Position(version.position),
             len: put_len(name.len(), version.len as usize),

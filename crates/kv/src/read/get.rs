@@ -1,6 +1,6 @@
 //! Reading the value of one key.
 
-use esker_log::component::Place;
+use esker_log::component::RecordPlace;
 use esker_log::{Payload, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
@@ -314,7 +314,7 @@ impl View {
     }
 
     fn read_record(&self, key: &[u8], version: Version) -> Result<Payload> {
-        self.records().read_placed(Place {
+        self.records().read_placed(RecordPlace {
             seq: Seq(version.seq),
             position: Position(version.position),
             len: put_len(key.len(), version.len as usize),

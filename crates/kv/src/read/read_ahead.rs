@@ -1,6 +1,6 @@
 //! Reading the values of several keys before they are returned one by one.
 
-use esker_log::component::Place;
+use esker_log::component::RecordPlace;
 use esker_log::{Payload, Position, Seq};
 
 use crate::cache::value::Value;
@@ -32,7 +32,11 @@ impl View {
             if bytes > AHEAD_BYTES_MAX {
                 break;
             }
-            places.push(Place { seq: Seq(version.seq), position: Position(version.position), len });
+            places.push(RecordPlace {
+                seq: Seq(version.seq),
+                position: Position(version.position),
+                len,
+            });
             cold.push((n, key, current));
         }
         if places.len() > 1 { self.read_cold(keyspace, &cold, &places) } else { Vec::new() }
@@ -43,7 +47,7 @@ impl View {
         &self,
         keyspace: u32,
         cold: &[(usize, &[u8], &CurrentVersion)],
-        places: &[Place],
+        places: &[RecordPlace],
     ) -> Vec<(usize, Value)> {
         // What cannot be read now is read alone later, and fails there.
         let read = self.records().read_placed_many(places).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! The log that holds the records of a store: open in this process, or only for reading.
 
-use esker_log::component::{CheckpointReader, Place};
+use esker_log::component::{CheckpointReader, RecordPlace};
 use esker_log::{Log, LogStream, Payload, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
@@ -16,14 +16,14 @@ pub(crate) enum Records {
 }
 
 impl Records {
-    pub(crate) fn read_placed(&self, place: Place) -> Result<Payload> {
+    pub(crate) fn read_placed(&self, place: RecordPlace) -> Result<Payload> {
         Ok(match self {
             Self::Log(log) => log.component().read_placed(place)?,
             Self::ReadOnly(log, _) => log.component().read_placed(place)?,
         })
     }
 
-    pub(crate) fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+    pub(crate) fn read_placed_many(&self, places: &[RecordPlace]) -> Result<Vec<Option<Payload>>> {
         Ok(match self {
             Self::Log(log) => log.component().read_placed_many(places)?,
             Self::ReadOnly(log, _) => log.component().read_placed_many(places)?,

@@ -1,6 +1,6 @@
 //! Writing a batch.
 
-use esker_log::component::{AppendRefusal, LockedAppender, Place};
+use esker_log::component::{AppendRefusal, LockedAppender, RecordPlace};
 
 use crate::base::error::{Error, Result};
 use crate::base::ticket::Ticket;
@@ -108,7 +108,7 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Makes the entries the newest versions of their keys. The caller holds the order locks.
-    fn place(&self, store: &Writer, places: &[Place]) {
+    fn place(&self, store: &Writer, places: &[RecordPlace]) {
         let Self { batch, keys, cached, .. } = self;
         let view = store.view();
         let entries = batch.entries();

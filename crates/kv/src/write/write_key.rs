@@ -1,6 +1,6 @@
 //! Writing one key.
 
-use esker_log::component::{AppendRefusal, LockedAppender, Place, Purpose};
+use esker_log::component::{AppendRefusal, LockedAppender, Purpose, RecordPlace};
 
 use crate::base::error::{Error, Result, check_value};
 use crate::base::ticket::Ticket;
@@ -128,7 +128,7 @@ impl Write for KeyWrite<'_> {
             has_entry = false;
         }
         view.table().prefetch_entry(key);
-        let placed = |place: Place| {
+        let placed = |place: RecordPlace| {
             let (seq, position) = (place.seq.0, place.position.0);
             if deletes {
                 // First: a reader finds the key's entry, or that it was deleted.

@@ -13,7 +13,7 @@ use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
 /// The part of the reserve that is meant for a checkpoint.
-const CHECKPOINT: u64 = 1 << 20;
+const CHECKPOINT_RESERVE_BYTES: u64 = 1 << 20;
 /// The largest reserve, in bytes. It becomes a segment, so it is no larger than one.
 pub const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
 /// The least `segment_size`.
@@ -313,7 +313,7 @@ impl Options {
     /// The bytes of the reserve, in whole blocks: [`Options::reserve`], or the default.
     pub fn reserve_bytes(&self) -> u64 {
         let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
-        let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT);
+        let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT_RESERVE_BYTES);
         bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))
     }
 

@@ -68,7 +68,7 @@ impl fmt::Display for Position {
 
 /// The place of a record in the log, as its append returned it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct RecordPlace {
     /// The record's number.
     pub seq: Seq,
     /// The record's position.

@@ -2,7 +2,7 @@
 
 use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
-use crate::base::position::Place;
+use crate::base::position::RecordPlace;
 use crate::base::purpose::Purpose;
 use crate::commit::core::Refusal;
 use crate::commit::write_half::WriteHalf;
@@ -108,7 +108,7 @@ impl LockedAppender<'_> {
         &self,
         purpose: Purpose,
         payload: impl AsRef<[u8]>,
-        placed: impl FnOnce(Place),
+        placed: impl FnOnce(RecordPlace),
     ) -> std::result::Result<Ticket, AppendRefusal> {
         let record = Input::next(&payload);
         let accepted = self.write.accept_then(record, purpose, placed).map_err(AppendRefusal)?;
@@ -124,7 +124,7 @@ impl LockedAppender<'_> {
     pub fn append_atomic<P: AsRef<[u8]>>(
         &self,
         payloads: &[P],
-        placed: impl FnOnce(&[Place]),
+        placed: impl FnOnce(&[RecordPlace]),
     ) -> std::result::Result<Option<Ticket>, AppendRefusal> {
         let mut places = Vec::with_capacity(payloads.len());
         let each = |place| places.push(place);

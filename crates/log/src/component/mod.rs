@@ -39,13 +39,13 @@
 //!
 //! ```
 //! use std::{collections::HashMap, sync::Mutex};
-//! use esker_log::component::{Place, Purpose};
+//! use esker_log::component::{RecordPlace, Purpose};
 //! use esker_log::{Component, Log};
 //!
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path().join("log");
 //! let log = Log::builder(&dir).component(Component(*b"MYSTORE1")).open()?;
-//! let index: Mutex<HashMap<&str, Place>> = Mutex::default();
+//! let index: Mutex<HashMap<&str, RecordPlace>> = Mutex::default();
 //!
 //! let ticket = log.component().append_locked(|log| {
 //!     let mut index = index.lock().unwrap();
@@ -67,7 +67,7 @@ mod placed_reads;
 
 pub use crate::base::component::{Component, UNFINISHED_BACKUP};
 pub use crate::base::lender::SharedReserve;
-pub use crate::base::position::Place;
+pub use crate::base::position::RecordPlace;
 pub use crate::base::purpose::Purpose;
 pub use crate::follower::component_reads::ReadOnlyComponentLog;
 pub use crate::read::checkpoint_reader::{CheckpointBuffer, CheckpointReader};

@@ -2,7 +2,7 @@
 
 use super::component_log::ComponentLog;
 use crate::base::error::Result;
-use crate::base::position::Place;
+use crate::base::position::RecordPlace;
 use crate::commit::core::Core;
 use crate::read::batch::Payload;
 use crate::read::source::Source;
@@ -30,17 +30,17 @@ impl ComponentLog<'_> {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, component::Place};
+    /// use esker_log::{Log, component::RecordPlace};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let ticket = log.append("a record")?;
-    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
+    /// let place = RecordPlace { seq: ticket.seq(), position: ticket.position(), len: 8 };
     /// assert_eq!(&*log.component().read_placed(place)?, b"a record"); // accepted
     /// ticket.blocking_wait()?;
     /// assert_eq!(&*log.component().read_placed(place)?, b"a record"); // durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed(self, place: Place) -> Result<Payload> {
+    pub fn read_placed(self, place: RecordPlace) -> Result<Payload> {
         self.log.refuse_if_closed()?;
         let source = &*self.log.read;
         let mut written = source.limit().0;
@@ -65,17 +65,17 @@ impl ComponentLog<'_> {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, component::Place};
+    /// use esker_log::{Log, component::RecordPlace};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let tickets = [log.append("first")?, log.append("other")?];
     /// log.barrier()?.blocking_wait()?;
-    /// let places = tickets.map(|t| Place { seq: t.seq(), position: t.position(), len: 5 });
+    /// let places = tickets.map(|t| RecordPlace { seq: t.seq(), position: t.position(), len: 5 });
     /// let found = log.component().read_placed_many(&places)?;
     /// assert_eq!(found[1].as_deref(), Some(&b"other"[..]));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed_many(self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+    pub fn read_placed_many(self, places: &[RecordPlace]) -> Result<Vec<Option<Payload>>> {
         self.log.refuse_if_closed()?;
         let source = &*self.log.read;
         let parallel = !self.log.write.engine.is_manual();
@@ -84,7 +84,7 @@ impl ComponentLog<'_> {
 
     /// The record at this place, if it is staged. Otherwise the position up to which everything is
     /// written to the files.
-    fn read_staged(self, place: Place) -> std::result::Result<Payload, u64> {
+    fn read_staged(self, place: RecordPlace) -> std::result::Result<Payload, u64> {
         self.once_filled(|core| {
             let found = core.staged().find(|staged| {
                 let offset = place.position.0.checked_sub(staged.buffer.base);

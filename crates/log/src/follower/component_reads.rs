@@ -5,7 +5,7 @@ use super::poller::{Depth, Polled};
 use super::scan_snapshot::Snapshot;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
-use crate::base::position::Place;
+use crate::base::position::RecordPlace;
 use crate::read::batch::Payload;
 use crate::read::checkpoint_reader::CheckpointReader;
 use crate::read::source::Source;
@@ -44,18 +44,18 @@ impl ReadOnlyComponentLog<'_> {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, ReadOnlyLog, component::Place};
+    /// use esker_log::{Log, ReadOnlyLog, component::RecordPlace};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("log");
     /// let writer = Log::open(&dir)?; // often in another process
     /// let ticket = writer.append("a record")?;
-    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
+    /// let place = RecordPlace { seq: ticket.seq(), position: ticket.position(), len: 8 };
     /// ticket.blocking_wait()?;
     /// let reader = ReadOnlyLog::open(&dir)?;
     /// assert_eq!(&*reader.component().read_placed(place)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed(self, place: Place) -> Result<Payload> {
+    pub fn read_placed(self, place: RecordPlace) -> Result<Payload> {
         self.reader.log.refuse_if_closed()?;
         let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
         match find(&self.reader.log.snapshot()) {
@@ -74,7 +74,7 @@ impl ReadOnlyComponentLog<'_> {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub fn read_placed_many(self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+    pub fn read_placed_many(self, places: &[RecordPlace]) -> Result<Vec<Option<Payload>>> {
         self.reader.log.refuse_if_closed()?;
         let snapshot = self.reader.log.snapshot();
         let parallel = !self.reader.log.engine.is_manual();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::error::{Error, Result};
-use crate::base::position::Place;
+use crate::base::position::RecordPlace;
 use crate::format::block::block_up;
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
 use crate::format::{BLOCK, RECORD_LIMIT_MAX};
@@ -20,7 +20,7 @@ pub(crate) fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
 }
 
 /// Returns a record: at its place if that is before `written`, otherwise by its number.
-pub(crate) fn find(source: &dyn Source, place: Place, written: u64) -> Result<Payload> {
+pub(crate) fn find(source: &dyn Source, place: RecordPlace, written: u64) -> Result<Payload> {
     // Its segment may still be there, in a reader that has it open.
     if place.seq.0 <= source.low().seq {
         return Err(cursor::trimmed(source));
@@ -39,8 +39,8 @@ pub(crate) fn find(source: &dyn Source, place: Place, written: u64) -> Result<Pa
 
 /// Returns a record at its place, which is before `written`: all bytes before that are in the
 /// files. `None` if the place holds another record.
-fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
-    let Place { seq, len, .. } = place;
+fn read(source: &dyn Source, place: RecordPlace, written: u64) -> Result<Option<Payload>> {
+    let RecordPlace { seq, len, .. } = place;
     let Some((segment, Range { start: offset, end })) = in_segment(source, place) else {
         return Ok(None);
     };
@@ -58,7 +58,10 @@ fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payloa
 
 /// The segment of a place, and the offsets of the record there. `None` if the record was dropped,
 /// or recovery moved it to a higher position.
-pub(crate) fn in_segment(source: &dyn Source, place: Place) -> Option<(Arc<Segment>, Range<u32>)> {
+pub(crate) fn in_segment(
+    source: &dyn Source,
+    place: RecordPlace,
+) -> Option<(Arc<Segment>, Range<u32>)> {
     let segment = source.segments().of_position(place.position.0)?;
     let offset = u32::try_from(place.position.0.checked_sub(segment.header.base)?).ok()?;
     if place.len > RECORD_LIMIT_MAX {
@@ -73,7 +76,7 @@ fn is_len(header: RecordHeader, len: u32) -> bool {
 }
 
 /// Reads the blocks of a record and checks it.
-fn read_file(segment: &Segment, place: Place, record: Range<u32>) -> Result<Option<Payload>> {
+fn read_file(segment: &Segment, place: RecordPlace, record: Range<u32>) -> Result<Option<Payload>> {
     let start = record.start / BLOCK * BLOCK;
     let (buffer, got) = cursor::load(segment, start, block_up(record.end) - start)?;
     let bytes = buffer[..got].get((record.start - start) as usize..(record.end - start) as usize);
@@ -84,7 +87,7 @@ fn read_file(segment: &Segment, place: Place, record: Range<u32>) -> Result<Opti
 }
 
 /// Whether these bytes are the record of a place, and intact.
-pub(crate) fn is_at(segment: &Segment, place: Place, offset: u32, bytes: &[u8]) -> bool {
+pub(crate) fn is_at(segment: &Segment, place: RecordPlace, offset: u32, bytes: &[u8]) -> bool {
     RecordHeader::parse(bytes).is_ok_and(|header| {
         header.seq == place.seq.0
             && is_len(header, place.len)
@@ -93,8 +96,8 @@ pub(crate) fn is_at(segment: &Segment, place: Place, offset: u32, bytes: &[u8]) 
 }
 
 /// Returns a record of a unit that is not durable yet, whose appenders have all finished.
-pub(crate) fn of_staged(staged: &Staged, place: Place) -> Option<Payload> {
-    let Place { seq, position, len } = place;
+pub(crate) fn of_staged(staged: &Staged, place: RecordPlace) -> Option<Payload> {
+    let RecordPlace { seq, position, len } = place;
     let offset = u32::try_from(position.0.checked_sub(staged.buffer.base)?).ok()?;
     let end = offset.checked_add(stored_size(len.min(RECORD_LIMIT_MAX) as usize))?;
     if offset < staged.records.start || end > staged.records.end {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::base::position::Place;
+use crate::base::position::RecordPlace;
 use crate::format::BLOCK;
 use crate::format::block::block_up;
 use crate::read::batch::{Memory, Payload};
@@ -34,12 +34,12 @@ struct Read {
 /// for others.
 pub(crate) fn find(
     source: &dyn Source,
-    places: &[Place],
+    places: &[RecordPlace],
     written: u64,
     parallel: bool,
 ) -> Vec<Option<Payload>> {
     let low = source.low().seq;
-    let may_be_there = |place: &Place| place.seq.0 > low && place.position.0 < written;
+    let may_be_there = |place: &RecordPlace| place.seq.0 > low && place.position.0 < written;
     let mut order: Vec<_> = (0..places.len()).filter(|n| may_be_there(&places[*n])).collect();
     order.sort_unstable_by_key(|n| places[*n].position);
     let mut reads = Vec::new();
@@ -70,7 +70,7 @@ fn add(reads: &mut Vec<Read>, segment: Arc<Segment>, n: usize, record: Range<u32
     reads.push(Read { segment, blocks, records: vec![(n, record)] });
 }
 
-fn perform(reads: &[Read], places: &[Place], parallel: bool) -> Vec<(usize, Payload)> {
+fn perform(reads: &[Read], places: &[RecordPlace], parallel: bool) -> Vec<(usize, Payload)> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut found = Vec::new();
@@ -96,7 +96,7 @@ fn perform(reads: &[Read], places: &[Place], parallel: bool) -> Vec<(usize, Payl
 
 impl Read {
     /// Reads the blocks, and returns the records that are valid.
-    fn perform(&self, places: &[Place], found: &mut Vec<(usize, Payload)>) {
+    fn perform(&self, places: &[RecordPlace], found: &mut Vec<(usize, Payload)>) {
         let len = self.blocks.end - self.blocks.start;
         let Ok((buffer, got)) = cursor::load(&self.segment, self.blocks.start, len) else { return };
         let start = self.blocks.start;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use esker_disk::process;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::base::position::{Place, Position, Seq};
+use crate::base::position::{Position, RecordPlace, Seq};
 use crate::base::purpose::Purpose;
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Placement, Refusal};
@@ -32,7 +32,7 @@ pub(crate) struct FillGuard<'a> {
     bytes: u32,
     crc: u32,
     unit: u64,
-    pub(crate) place: Place,
+    pub(crate) place: RecordPlace,
 }
 
 impl FillGuard<'_> {
@@ -165,7 +165,7 @@ impl WriteHalf {
         &self,
         record: Input<'_>,
         purpose: Purpose,
-        placed: impl FnOnce(Place),
+        placed: impl FnOnce(RecordPlace),
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
@@ -182,7 +182,7 @@ impl WriteHalf {
         let Placement { place, buffer, unit, position } = placed;
         let fill_tracker = self.fill_tracker(unit);
         let len = payload.len() as u32;
-        let of = Place { seq: Seq(place.seq), position, len };
+        let of = RecordPlace { seq: Seq(place.seq), position, len };
         let (bytes, crc) = place.fill(&buffer, payload);
         FillGuard { fill_tracker, bytes, crc, unit, place: of }
     }
@@ -201,7 +201,7 @@ impl WriteHalf {
     pub(crate) fn accept_whole_then(
         &self,
         records: &[Input<'_>],
-        mut placed: impl FnMut(Place),
+        mut placed: impl FnMut(RecordPlace),
     ) -> std::result::Result<Option<FillGuard<'_>>, Refusal> {
         let mut state = self.lock();
         let stored = state.core.check_batch(records.iter().map(Input::size))?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::component::{CheckpointBuffer, Place};
+use esker_log::component::{CheckpointBuffer, RecordPlace};
 use esker_log::{Error, Log, ReadOnlyLog, Seq, Ticket};
 
 use crate::fixture::{DIR, small};
@@ -22,9 +22,9 @@ fn reader(disk: &SimDisk) -> ReadOnlyLog {
     ReadOnlyLog::builder(DIR).disk(Arc::new(disk.process())).open().unwrap()
 }
 
-fn append(log: &Log, byte: u8) -> Place {
+fn append(log: &Log, byte: u8) -> RecordPlace {
     let ticket: Ticket = log.append(vec![byte; LEN]).unwrap();
-    let place = Place { seq: ticket.seq(), position: ticket.position(), len: LEN as u32 };
+    let place = RecordPlace { seq: ticket.seq(), position: ticket.position(), len: LEN as u32 };
     ticket.blocking_wait().unwrap();
     place
 }
@@ -42,9 +42,9 @@ fn a_reader_returns_the_record_at_a_place() {
         assert_eq!(&*reader.component().read_placed(*place).unwrap(), &[n as u8 + 1; LEN]);
     }
     // By its number, where the place is that of another record.
-    let moved = Place { position: places[1].position, ..places[2] };
+    let moved = RecordPlace { position: places[1].position, ..places[2] };
     assert_eq!(&*reader.component().read_placed(moved).unwrap(), &[3; LEN]);
-    let wrong = Place { len: 8, ..places[1] };
+    let wrong = RecordPlace { len: 8, ..places[1] };
     assert!(matches!(reader.component().read_placed(wrong), Err(Error::NotFound { seq: Seq(2) })));
 
     // The writer drops segments, and uses them again.

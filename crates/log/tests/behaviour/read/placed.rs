@@ -3,20 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::component::Place;
+use esker_log::component::RecordPlace;
 use esker_log::{Error, Log, Policy, Position, Seq};
 
 use crate::fixture::{DIR, driven, payload};
 
 /// Appends the record that follows. Returns its place; the ticket is dropped.
-fn append(log: &Log) -> Place {
+fn append(log: &Log) -> RecordPlace {
     let next = log.accepted().0 + 1;
     let payload = payload(next);
     let ticket = log.append(&payload).unwrap();
-    Place { seq: ticket.seq(), position: ticket.position(), len: payload.len() as u32 }
+    RecordPlace { seq: ticket.seq(), position: ticket.position(), len: payload.len() as u32 }
 }
 
-fn check(log: &Log, places: &[Place]) {
+fn check(log: &Log, places: &[RecordPlace]) {
     for place in places {
         let found = log.component().read_placed(*place).unwrap();
         assert_eq!(&*found, payload(place.seq.0), "record {}", place.seq);
@@ -83,9 +83,9 @@ fn records_that_are_near_are_read_together() {
     let mut wanted: Vec<_> = places.iter().copied().step_by(3).collect();
     wanted.reverse();
     wanted.push(places[3]);
-    wanted.push(Place { seq: Seq(5), ..places[7] });
-    wanted.push(Place { len: 1, ..places[8] });
-    wanted.push(Place { position: Position(1 << 40), ..places[9] });
+    wanted.push(RecordPlace { seq: Seq(5), ..places[7] });
+    wanted.push(RecordPlace { len: 1, ..places[8] });
+    wanted.push(RecordPlace { position: Position(1 << 40), ..places[9] });
     let found = log.component().read_placed_many(&wanted).unwrap();
     let (none, some) = (found.len() - 3, &found[..found.len() - 3]);
     for (place, found) in wanted.iter().zip(some) {
@@ -126,26 +126,26 @@ fn a_place_that_holds_another_record_is_not_believed() {
     let (options, _engine) = driven(&disk);
     let log = Log::builder(DIR).options(options).open().unwrap();
     let mut places: Vec<_> = (0..6).map(|_| append(&log)).collect();
-    let staged = Place { position: places[3].position, ..places[4] };
+    let staged = RecordPlace { position: places[3].position, ..places[4] };
     // Accepted records are found only at their place.
     assert!(matches!(log.component().read_placed(staged), Err(Error::NotFound { seq: Seq(5) })));
     places.extend((6..50).map(|_| append(&log)));
     log.barrier().unwrap().blocking_wait().unwrap();
     // Durable ones also by their number.
     check(&log, &[staged]);
-    check(&log, &[Place { position: Position(u64::MAX), ..places[4] }]);
-    check(&log, &[Place { position: Position(places[4].position.0 + 1), ..places[4] }]);
+    check(&log, &[RecordPlace { position: Position(u64::MAX), ..places[4] }]);
+    check(&log, &[RecordPlace { position: Position(places[4].position.0 + 1), ..places[4] }]);
     for len in [0, 1, places[4].len - 1, places[4].len + 1, u32::MAX >> 4] {
-        let place = Place { len, ..places[4] };
+        let place = RecordPlace { len, ..places[4] };
         assert!(
             matches!(log.component().read_placed(place), Err(Error::NotFound { seq: Seq(5) })),
             "{len}"
         );
     }
-    let absent = Place { seq: Seq(51), ..places[4] };
+    let absent = RecordPlace { seq: Seq(51), ..places[4] };
     assert!(matches!(log.component().read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
     log.retention().truncate_before(places[10].seq).unwrap();
-    let gone = log.component().read_placed(Place { position: Position(0), ..places[4] });
+    let gone = log.component().read_placed(RecordPlace { position: Position(0), ..places[4] });
     assert!(matches!(gone, Err(Error::Trimmed { oldest: Seq(11) })), "{gone:?}");
     log.close().unwrap();
 }
@@ -186,7 +186,7 @@ fn a_place_in_no_segment_is_not_believed() {
     let first = log.storage().segments()[0].after.0;
     assert!(first > 100, "segments were dropped");
     for gone in [0, 1, 100] {
-        check(&log, &[Place { position: places[gone].position, ..last }]);
+        check(&log, &[RecordPlace { position: places[gone].position, ..last }]);
         let dropped = log.component().read_placed(places[gone]);
         assert!(matches!(dropped, Err(Error::Trimmed { .. })), "{dropped:?}");
     }
