@@ -30,8 +30,8 @@ use crate::format::{BLOCK, Salt};
 use crate::runtime::prefetch::prefetch;
 
 /// Bytes of memory that are requested ahead of the appends.
-const PREFETCHED: usize = 256;
-const CACHE_LINE: usize = 64;
+const PREFETCH_BYTES: usize = 256;
+const CACHE_LINE_BYTES: usize = 64;
 
 /// The part of a segment that a buffer holds.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +120,7 @@ impl StagingBuffer {
     /// Requests the memory of the record that begins at `offset`.
     fn prefetch(&self, offset: u32) {
         let at = self.memory.as_ptr().wrapping_add((offset - self.start) as usize);
-        for ahead in (0..PREFETCHED).step_by(CACHE_LINE) {
+        for ahead in (0..PREFETCH_BYTES).step_by(CACHE_LINE_BYTES) {
             prefetch(at.wrapping_add(ahead));
         }
     }

@@ -16,7 +16,7 @@ use crate::staging::buffer::{BufferSpan, StagingBuffer};
 
 #[derive(Debug)]
 pub(crate) struct TailCache {
-    buffers: RwLock<VecDeque<Kept>>,
+    buffers: RwLock<VecDeque<CachedBuffer>>,
     /// The size of the cache in bytes. Above it the oldest finished buffers are evicted.
     cache: u64,
     /// The bytes of evicted buffers that readers may hold. Above it they get no more buffers.
@@ -31,7 +31,7 @@ pub(crate) struct TailCache {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedBuffer {
     buffer: Arc<StagingBuffer>,
     /// The position after the last unit in the buffer, once the next buffer is open.
     end: u64,
@@ -99,7 +99,7 @@ impl TailCache {
         if let Some(newest) = buffers.back_mut() {
             newest.end = previous_end;
         }
-        let mut bytes: u64 = buffers.iter().map(Kept::bytes).sum();
+        let mut bytes: u64 = buffers.iter().map(CachedBuffer::bytes).sum();
         let mut reused = None;
         while reused.is_none()
             && bytes > self.cache
@@ -127,12 +127,12 @@ impl TailCache {
             let memory = memory.unwrap_or_else(|| lazy(capacity as usize));
             Arc::new(StagingBuffer::new(span, memory, Arc::clone(&self.held)))
         });
-        buffers.push_back(Kept {
+        buffers.push_back(CachedBuffer {
             buffer: Arc::clone(&buffer),
             end: u64::MAX,
             reusable: !first || self.huge.is_some(),
         });
-        self.kept.store(buffers.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
+        self.kept.store(buffers.iter().map(CachedBuffer::bytes).sum(), Ordering::Relaxed);
         buffer
     }
 
@@ -142,7 +142,7 @@ impl TailCache {
     }
 }
 
-impl Kept {
+impl CachedBuffer {
     fn bytes(&self) -> u64 {
         u64::from(self.buffer.capacity())
     }
