@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// An entry covers this part of the age.
-const RESOLUTION: u32 = 256;
+const AGE_FRACTION: u32 = 256;
 /// The shortest time that an entry covers.
 const ENTRY_MIN: Duration = Duration::from_millis(32);
 /// The most entries. When there are so many, the last one covers what follows.
@@ -92,7 +92,7 @@ impl Ages {
             self.counted = None;
             return None;
         };
-        let resolution = (age / RESOLUTION).max(ENTRY_MIN);
+        let resolution = (age / AGE_FRACTION).max(ENTRY_MIN);
         if let Some(counted) = &mut self.counted {
             counted.resolution = resolution;
             return None;

@@ -13,9 +13,9 @@
 use std::time::Duration;
 
 /// Shorter waits are skipped.
-const SHORTEST: Duration = Duration::from_micros(20);
+const DELAY_MIN: Duration = Duration::from_micros(20);
 /// The longest wait, however slow the disk is.
-const LONGEST: Duration = Duration::from_millis(1);
+const DELAY_MAX: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct CommitDelay {
@@ -36,9 +36,9 @@ impl CommitDelay {
     pub(crate) fn completed(&mut self, staged: u32, callers: usize, took: Duration) {
         self.awaited = None;
         let target = staged.saturating_add(u32::try_from(callers).unwrap_or(u32::MAX));
-        let wait = (took / 4).min(LONGEST);
+        let wait = (took / 4).min(DELAY_MAX);
         // A single caller has no others to wait for.
-        if callers == 0 || target < 2 || wait < SHORTEST {
+        if callers == 0 || target < 2 || wait < DELAY_MIN {
             return;
         }
         if self.skip > 0 {
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn no_delay_for_one_caller_or_for_none_or_on_a_fast_disk() {
         let mut delay = CommitDelay::default();
-        for (staged, callers, took) in [(0, 1, TOOK), (5, 0, TOOK), (5, 5, SHORTEST * 3)] {
+        for (staged, callers, took) in [(0, 1, TOOK), (5, 0, TOOK), (5, 5, DELAY_MIN * 3)] {
             delay.completed(staged, callers, took);
             assert_eq!(delay.begin(staged), None);
         }
         delay.completed(1, 1, Duration::from_secs(9));
-        assert_eq!(delay.begin(1), Some(LONGEST));
+        assert_eq!(delay.begin(1), Some(DELAY_MAX));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
-use crate::commit::preallocator::{AfterBurst, CHUNK, Prewriter};
+use crate::commit::preallocator::{AfterBurst, PREWRITE_BYTES_MAX, Prewriter};
 use crate::commit::retention::{expire_if_due, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::engine::CommitWork;
@@ -155,7 +155,7 @@ fn prewrite(
         *kept = Some(Prewriter {
             segment: number,
             file,
-            zeros: AlignedBuf::lazy(CHUNK.min(log.options.segment_size) as usize),
+            zeros: AlignedBuf::lazy(PREWRITE_BYTES_MAX.min(log.options.segment_size) as usize),
         });
     }
     let Some(Prewriter { file, zeros, .. }) = kept else {

@@ -26,7 +26,7 @@ use crate::base::error::{Error, Result, with_causes};
 use crate::base::lender::Lent;
 use crate::base::options::Options;
 use crate::commit::core::schedule::Event;
-use crate::commit::core::{Need, PreallocatedSegment, Wanted};
+use crate::commit::core::{Need, PreallocatedSegment, SpaceDemand};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
 use crate::commit::space_request::{Failed, SpaceRequest};
@@ -52,11 +52,11 @@ pub(crate) enum Space {
 }
 
 /// The smallest segment that is created when there is no room for a whole one.
-const LEAST: u32 = 1 << 20;
+const SEGMENT_BYTES_MIN: u32 = 1 << 20;
 /// The part of a shared reserve that one log takes for a segment: as much of what is lent, and no
 /// more bytes, unless one record needs more.
-const PARTS: u64 = 8;
-const PART: u64 = 1 << 20;
+const LENT_FRACTION: u64 = 8;
+const LENT_BYTES_MAX: u64 = 1 << 20;
 /// The bytes preallocated for a segment's footer, after its units. Where records are so small that
 /// the footer takes more, it is omitted if there is no room for it.
 fn footer_room(options: &Options, limit: u32) -> u32 {
@@ -79,7 +79,7 @@ fn limit_of(options: &Options, len: u64) -> u32 {
 /// Sizes to try, largest first, down to one megabyte or to what is needed: half of what is tried
 /// beyond that each time. So on a disk that is nearly full, each step takes half of the rest.
 fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
-    let least = least.max(best.min(LEAST));
+    let least = least.max(best.min(SEGMENT_BYTES_MIN));
     let next = move |size: &u32| match *size - least {
         0 => None,
         beyond if beyond <= 16 * BLOCK => Some(least),
@@ -254,20 +254,20 @@ impl WriteHalf {
         }
     }
 
-    fn make(&self, reserve: &mut Reserve, wanted: Wanted, internal: bool) -> Result<()> {
+    fn make(&self, reserve: &mut Reserve, wanted: SpaceDemand, internal: bool) -> Result<()> {
         if !internal && !is_planted(Bug::SpaceReserveNotKept) {
             self.keep_reserve(reserve)?;
         }
         loop {
             let made = match wanted {
-                Wanted::Release => {
+                SpaceDemand::Release => {
                     self.lock().core.release();
                     return Ok(());
                 }
-                Wanted::Extend { segment, from: _, least, best } => {
+                SpaceDemand::Extend { segment, from: _, least, best } => {
                     self.extend(segment, least, best)
                 }
-                Wanted::Make { segment, least, best } => {
+                SpaceDemand::Make { segment, least, best } => {
                     self.make_next(segment, least, best, false)
                 }
             };
@@ -393,7 +393,7 @@ impl WriteHalf {
     }
 
     /// Continues an internal append in the reserve.
-    fn use_reserve(&self, reserve: &mut Reserve, wanted: Wanted, full: Error) -> Result<()> {
+    fn use_reserve(&self, reserve: &mut Reserve, wanted: SpaceDemand, full: Error) -> Result<()> {
         let limit = limit_of(&self.options, reserve.lends());
         let Some((next, bytes)) = self.following(wanted) else { return Err(full) };
         if limit < bytes || self.shares_its_reserve() {
@@ -408,12 +408,12 @@ impl WriteHalf {
 
     /// The segment after the one in use, if there is none yet, and the bytes that a unit needs
     /// there.
-    fn following(&self, wanted: Wanted) -> Option<(u64, u32)> {
+    fn following(&self, wanted: SpaceDemand) -> Option<(u64, u32)> {
         let (next, bytes) = match wanted {
-            Wanted::Make { segment, least, .. } => (segment, least),
+            SpaceDemand::Make { segment, least, .. } => (segment, least),
             // The unit goes to the segment after this one instead.
-            Wanted::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
-            Wanted::Release => return None,
+            SpaceDemand::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
+            SpaceDemand::Release => return None,
         };
         self.lock().core.has_no_next(next).then_some((next, bytes))
     }
@@ -459,7 +459,7 @@ impl WriteHalf {
             Some(lender) if !self.shares_its_reserve() => lender.lends(),
             _ => reserve.lends(),
         };
-        let part = file_len(&self.options, bytes).max((lends / PARTS).min(PART));
+        let part = file_len(&self.options, bytes).max((lends / LENT_FRACTION).min(LENT_BYTES_MAX));
         let best = limit_of(&self.options, part).max(bytes);
         let mut make = || self.make_next(next, bytes, best, internal);
         let lent = match self.lender() {

@@ -21,7 +21,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::format::BLOCK;
 
 /// Commits of this size and above gain nothing from prewritten blocks.
-const LARGE: u64 = 64 << 10;
+const LARGE_COMMIT_BYTES: u64 = 64 << 10;
 /// The least and the most bytes kept prewritten ahead of the log. Opening prewrites the least.
 const AHEAD_MIN: u32 = 128 << 10;
 const AHEAD_MAX: u32 = 16 << 20;
@@ -29,11 +29,11 @@ const AHEAD_MAX: u32 = 16 << 20;
 const BURST_MIN: u64 = 256 << 10;
 const BURST_MAX: u64 = 64 << 20;
 /// A log without a commit for this long is idle.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 /// The most bytes of one prewrite after a burst: a commit may wait for it.
-const IDLE_CHUNK: u32 = 256 << 10;
+const IDLE_PREWRITE_BYTES_MAX: u32 = 256 << 10;
 /// The most bytes of one prewrite.
-pub(crate) const CHUNK: u32 = 1 << 20;
+pub(crate) const PREWRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// A segment file that exists under its durable name and has no header yet.
 #[derive(Debug)]
@@ -155,8 +155,8 @@ impl Preallocator {
         };
         if !is_idle {
             state.looked_at = state.burst;
-            state.next_look = Some(now + IDLE);
-            return AfterBurst::Look(now + IDLE);
+            state.next_look = Some(now + IDLE_AFTER);
+            return AfterBurst::Look(now + IDLE_AFTER);
         }
         let Some((segment, range)) = state.wants_after_burst(self.most) else {
             state.end_burst();
@@ -277,7 +277,7 @@ impl State {
             let (start, limit) = (written_to.max(entered_to), limit.min(most));
             let ahead = u64::from(start - entered_to);
             if ahead < wanted && start < limit {
-                let len = (wanted - ahead).min(u64::from(IDLE_CHUNK)) as u32;
+                let len = (wanted - ahead).min(u64::from(IDLE_PREWRITE_BYTES_MAX)) as u32;
                 return Some((segment, start..limit.min(start + len.next_multiple_of(BLOCK))));
             }
             wanted = wanted.saturating_sub(ahead);
@@ -287,7 +287,7 @@ impl State {
 
     fn wants(&self, most: u32) -> Option<Range<u32>> {
         let limit = self.limit.min(most);
-        if self.commit_size >= LARGE {
+        if self.commit_size >= LARGE_COMMIT_BYTES {
             return None;
         }
         let recent = self.recent.min(u64::from(AHEAD_MAX)) as u32;
@@ -298,6 +298,7 @@ impl State {
             true => start.saturating_sub(BLOCK).max(BLOCK),
             false => start,
         };
-        (left < ahead / 2 && start < limit).then(|| from..limit.min(start + CHUNK.min(ahead)))
+        (left < ahead / 2 && start < limit)
+            .then(|| from..limit.min(start + PREWRITE_BYTES_MAX.min(ahead)))
     }
 }

@@ -20,12 +20,12 @@ use crate::store::trim_point::{Trim, TrimPoint};
 use crate::store::unit_times::first_unit_at;
 
 /// Spare files kept for the next segments.
-const SPARES: usize = 2;
+const SPARE_FILES_MAX: usize = 2;
 /// How often the age of records is checked: this often in the age of the retention, within limits.
 /// Each check that drops records replaces the manifest.
-const CHECKS: u32 = 8;
-const SHORTEST_CHECK: Duration = Duration::from_secs(1);
-const LONGEST_CHECK: Duration = Duration::from_secs(60);
+const CHECKS_PER_AGE: u32 = 8;
+const CHECK_INTERVAL_MIN: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
 /// Ignores that the disk is full, with a warning: the next maintenance or opening tries again.
 pub(crate) fn unless_full(outcome: Result<()>) -> Result<()> {
@@ -134,7 +134,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         // A reader may still use this handle; then the bytes must stay.
         let unused = Arc::into_inner(segment).is_some();
         // No other thread adds any: the caller holds `segment_set_lock`.
-        let wanted = log.spares.lock().len() < SPARES;
+        let wanted = log.spares.lock().len() < SPARE_FILES_MAX;
         let segment_size = log.options.segment_size;
         // A much longer file, of a large record, would take its space for a segment.
         let fits = (segment_size / 2..=segment_size + segment_size / 8).contains(&size);
@@ -164,7 +164,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
 pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
     let Some(age) = log.retention().age else { return Ok(()) };
     let now = log.engine.now();
-    let next = now + (age / CHECKS).clamp(SHORTEST_CHECK, LONGEST_CHECK);
+    let next = now + (age / CHECKS_PER_AGE).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
     {
         let mut ages = log.ages.lock();
         if ages.due > now {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Core, InFlightCommit, IoState, Job, Open, Units};
+use super::{Core, InFlightCommit, IoState, Job, OpenUnit, Units};
 use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::staging::fill_tracker::FillTracker;
@@ -56,7 +56,7 @@ impl Core {
     /// Takes the units of the next write: the sealed ones of one buffer, and the open one after
     /// them, if it is due.
     fn take_units(&mut self) -> Option<Units> {
-        let joins = |open: &Open| match self.sealed.front() {
+        let joins = |open: &OpenUnit| match self.sealed.front() {
             Some(sealed) => Arc::ptr_eq(&sealed.buffer, &open.buffer),
             None => true,
         };
@@ -141,7 +141,7 @@ impl Core {
 
     /// The records that are accepted but not durable, in order.
     pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
-        let open = self.open.as_ref().filter(|open| open.records > 0).map(Open::staged);
+        let open = self.open.as_ref().filter(|open| open.records > 0).map(OpenUnit::staged);
         self.staged.iter().cloned().chain(open)
     }
 

@@ -210,7 +210,7 @@ pub(crate) struct Need {
 /// Space to preallocate so that a unit can be placed. Offsets are those past the last byte that
 /// units take. The file is longer, by its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum SpaceDemand {
     /// More of a segment that is preallocated up to `from`.
     Extend { segment: u64, from: u32, least: u32, best: u32 },
     /// The next segment.
@@ -253,7 +253,7 @@ pub(crate) struct Placement {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenUnit {
     number: u64,
     buffer: Arc<StagingBuffer>,
     start: u32,
@@ -264,7 +264,7 @@ struct Open {
     prev_seq: u64,
 }
 
-impl Open {
+impl OpenUnit {
     fn staged(&self) -> Staged {
         Staged {
             unit: self.number,
@@ -319,7 +319,7 @@ pub(crate) struct Core {
     /// The last sequence number assigned.
     last: u64,
     next_unit: u64,
-    open: Option<Open>,
+    open: Option<OpenUnit>,
     sealed: VecDeque<Unit>,
     /// The entries of the sparse index for the open unit and the sealed ones.
     index: VecDeque<IndexEntry>,

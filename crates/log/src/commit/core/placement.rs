@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::schedule::Event;
 use super::segment_space::Fit;
-use super::{Core, Frontier, Need, Numbering, Open, Placement, PreallocatedSegment, Refusal, Unit};
+use super::{
+    Core, Frontier, Need, Numbering, OpenUnit, Placement, PreallocatedSegment, Refusal, Unit,
+};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
@@ -171,7 +173,7 @@ impl Core {
             _ => self.open_buffer(&frontier, need, end)?,
         };
 
-        if let Some(Open { number, .. }) = self.open {
+        if let Some(OpenUnit { number, .. }) = self.open {
             self.on(Event::UnitFull { unit: number });
         }
         self.seal();
@@ -224,7 +226,7 @@ impl Core {
         let number = self.next_unit;
         self.next_unit += 1;
         self.fill_tracker(number).reset();
-        self.open = Some(Open {
+        self.open = Some(OpenUnit {
             number,
             buffer,
             start: self.frontier.offset,

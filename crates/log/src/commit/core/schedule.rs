@@ -48,12 +48,12 @@ use super::{Core, InFlightCommit};
 use crate::base::options::Policy;
 
 /// Commits up to this size may be in flight concurrently.
-const SMALL: u32 = 64 << 10;
+const SMALL_COMMIT_BYTES: u32 = 64 << 10;
 /// Under `Always` and `OsBuffered`, records whose commit no caller requested are committed
 /// (`OsBuffered`: written) after this time. A caller may keep a ticket and never poll it.
-const UNREQUESTED: Duration = Duration::from_millis(10);
+const UNREQUESTED_DELAY: Duration = Duration::from_millis(10);
 /// Requests everything accepted so far.
-const ALL: u64 = u64::MAX;
+const EVERY_RECORD: u64 = u64::MAX;
 
 /// Something that may start a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,20 +142,22 @@ impl Action {
 pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
     match event {
         Event::Accepted { open_appends } => match policy {
-            Policy::Always | Policy::OsBuffered => Action::timer(UNREQUESTED),
+            Policy::Always | Policy::OsBuffered => Action::timer(UNREQUESTED_DELAY),
             Policy::Periodic(period) => Action::timer(times(Bug::PeriodTooLong) * period),
             Policy::Batch(n)
                 if u64::from(open_appends)
                     >= n.get().saturating_mul(times(Bug::BatchWindowTooWide).into()) =>
             {
-                Action::sync(ALL)
+                Action::sync(EVERY_RECORD)
             }
             Policy::Batch(_) => Action::NOTHING,
         }
         .run_by(Runner::Engine),
         Event::TimerElapsed => match policy {
-            Policy::Always | Policy::Periodic(_) => Action::sync(ALL).run_by(Runner::Caller),
-            Policy::OsBuffered => Action::write(ALL).run_by(Runner::Caller),
+            Policy::Always | Policy::Periodic(_) => {
+                Action::sync(EVERY_RECORD).run_by(Runner::Caller)
+            }
+            Policy::OsBuffered => Action::write(EVERY_RECORD).run_by(Runner::Caller),
             Policy::Batch(_) => Action::NOTHING,
         },
         Event::TicketPolled { unit } => Action::sync(unit).run_by(Runner::Engine),
@@ -167,8 +169,8 @@ pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
             Policy::Batch(_) | Policy::Periodic(_) => Action::NOTHING,
         },
         Event::UnitFull { unit } => guaranteed(policy, unit),
-        Event::NoRoom => guaranteed(policy, ALL),
-        Event::SinkPolled => guaranteed(policy, ALL).run_by(Runner::Engine),
+        Event::NoRoom => guaranteed(policy, EVERY_RECORD),
+        Event::SinkPolled => guaranteed(policy, EVERY_RECORD).run_by(Runner::Engine),
         Event::RoomPolled | Event::CommitterFree => Action::NOTHING.run_by(Runner::Engine),
         Event::RoomAwaited => Action::NOTHING.run_by(Runner::Caller),
         Event::SegmentsUnsynced { unit } => match policy {
@@ -176,7 +178,7 @@ pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
             // Each commit is durable before the next segment's first one ends.
             Policy::Always | Policy::Batch(_) | Policy::Periodic(_) => Action::NOTHING,
         },
-        Event::Closed => Action::sync(ALL).run_by(Runner::Caller),
+        Event::Closed => Action::sync(EVERY_RECORD).run_by(Runner::Caller),
     }
 }
 
@@ -204,7 +206,7 @@ impl Core {
             Event::TicketPolled { unit } | Event::TicketAwaited { unit } => {
                 self.awaited = self.awaited.max(unit);
             }
-            Event::Closed => self.awaited = ALL,
+            Event::Closed => self.awaited = EVERY_RECORD,
             _ => {}
         }
         match action.request {
@@ -259,10 +261,11 @@ impl Core {
         // waiting lets more records join. A second commit also does not pay off where it would
         // split callers that come back together, or where it carries fewer records than the one in
         // flight: the callers would keep taking turns.
-        let small =
-            |commit: &InFlightCommit| commit.bytes <= SMALL && commit.records <= open.records;
+        let small = |commit: &InFlightCommit| {
+            commit.bytes <= SMALL_COMMIT_BYTES && commit.records <= open.records
+        };
         let beside = || {
-            open.used <= SMALL
+            open.used <= SMALL_COMMIT_BYTES
                 && !self.commit_delay.is_regrouping()
                 && self.in_flight.iter().all(small)
         };
@@ -353,20 +356,22 @@ mod tests {
     /// The event's row in the table, and the unit up to which it requests a commit.
     fn row(event: Event) -> (&'static str, u64) {
         match event {
-            Event::Accepted { open_appends } if open_appends < N => ("a record is accepted", ALL),
-            Event::Accepted { .. } => ("the unit has n appends", ALL),
-            Event::TimerElapsed => ("the timer elapses", ALL),
+            Event::Accepted { open_appends } if open_appends < N => {
+                ("a record is accepted", EVERY_RECORD)
+            }
+            Event::Accepted { .. } => ("the unit has n appends", EVERY_RECORD),
+            Event::TimerElapsed => ("the timer elapses", EVERY_RECORD),
             Event::TicketPolled { unit } => ("a ticket is polled", unit),
             Event::TicketAwaited { unit } => ("a ticket is waited for", unit),
             Event::TicketDropped { unit } => ("a ticket is dropped unresolved", unit),
             Event::UnitFull { unit } => ("the unit is full", unit),
-            Event::NoRoom => ("an append finds no room", ALL),
-            Event::RoomPolled => ("an append polls for room", ALL),
-            Event::RoomAwaited => ("an append waits for room", ALL),
-            Event::SinkPolled => ("a sink polls for room", ALL),
+            Event::NoRoom => ("an append finds no room", EVERY_RECORD),
+            Event::RoomPolled => ("an append polls for room", EVERY_RECORD),
+            Event::RoomAwaited => ("an append waits for room", EVERY_RECORD),
+            Event::SinkPolled => ("a sink polls for room", EVERY_RECORD),
             Event::SegmentsUnsynced { unit } => ("two earlier segments are unsynced", unit),
-            Event::CommitterFree => ("the committer is free again", ALL),
-            Event::Closed => ("close", ALL),
+            Event::CommitterFree => ("the committer is free again", EVERY_RECORD),
+            Event::Closed => ("close", EVERY_RECORD),
         }
     }
 
@@ -381,7 +386,7 @@ mod tests {
                 "write"
             }
             Action { request: None, timer: Some(PERIOD), .. } => "timer t",
-            Action { request: None, timer: Some(UNREQUESTED), .. } => "timer 10 ms",
+            Action { request: None, timer: Some(UNREQUESTED_DELAY), .. } => "timer 10 ms",
             Action { request: None, timer: None, .. } => "-",
             other => panic!("no cell says {other:?}"),
         }
@@ -439,8 +444,8 @@ mod tests {
         for (open_appends, request) in [
             (1, None),
             (N - 1, None),
-            (N, Some(Request::Sync(ALL))),
-            (N + 9, Some(Request::Sync(ALL))),
+            (N, Some(Request::Sync(EVERY_RECORD))),
+            (N + 9, Some(Request::Sync(EVERY_RECORD))),
         ] {
             let action = schedule(policies()[1], Event::Accepted { open_appends });
             assert_eq!(action.request, request, "{open_appends} appends");

@@ -8,7 +8,7 @@
 //! one. The segment in which opening continues grows from 1 MiB by doubling, so that an idle log
 //! does not occupy a whole segment.
 
-use super::{Core, Frontier, Need, PreallocatedSegment, Wanted};
+use super::{Core, Frontier, Need, PreallocatedSegment, SpaceDemand};
 use crate::format::{BLOCK, block_up};
 
 /// The segment that a unit fits in: the current one, the next one, or neither.
@@ -20,11 +20,11 @@ pub(super) enum Fit {
 }
 
 /// The most that deletes and the like use of a segment made from the reserve.
-const LENT_MOST: u32 = 8 << 20;
+const LENT_BYTES_MAX: u32 = 8 << 20;
 /// Bytes that copies of a segment may take beside its own size and an eighth of that.
 const COPY_SLACK: u32 = 64 << 10;
 /// The least number of bytes that a segment is extended by.
-const STEP: u32 = 1 << 20;
+const EXTENSION_BYTES_MIN: u32 = 1 << 20;
 
 impl Core {
     /// Returns the segment that a unit of this size fits in, if the open unit ends at `offset`.
@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Returns the space that a unit of this size needs before it is placed; `None` if it fits now.
-    pub(crate) fn wanted(&self, need: Need) -> Option<Wanted> {
+    pub(crate) fn wanted(&self, need: Need) -> Option<SpaceDemand> {
         let (segment, offset) = self.frontier();
         if self.fit(offset, need) != Fit::Nowhere {
             return None;
@@ -64,7 +64,7 @@ impl Core {
         if !need.may_use(here.internal)
             || self.next.is_some_and(|next| !need.may_use(next.internal))
         {
-            return Some(Wanted::Release);
+            return Some(SpaceDemand::Release);
         }
         let least = BLOCK.saturating_add(need.bytes);
         // Never the segment in use once there is a next one: a smaller record may go there while
@@ -73,16 +73,18 @@ impl Core {
             return Some(extension(next.segment, next.limit, next.full, least));
         }
         Some(match self.ends(offset, need) {
-            true => {
-                Wanted::Make { segment: segment + 1, least, best: self.limits.segment.max(least) }
-            }
+            true => SpaceDemand::Make {
+                segment: segment + 1,
+                least,
+                best: self.limits.segment.max(least),
+            },
             false => extension(segment, here.limit, here.full, offset.saturating_add(need.bytes)),
         })
     }
 
     /// Returns the space to preallocate ahead: more of the segment once half of that is used, and
     /// the next segment once this one is half full.
-    pub(crate) fn ahead(&self) -> Option<Wanted> {
+    pub(crate) fn ahead(&self) -> Option<SpaceDemand> {
         let (segment, offset) = self.frontier();
         let here = &self.frontier;
         if self.next.is_some() || here.internal || offset <= here.limit / 2 {
@@ -93,7 +95,7 @@ impl Core {
             return Some(extension(segment, here.limit, here.full, least));
         }
         let best = self.limits.segment;
-        Some(Wanted::Make { segment: segment + 1, least: 2 * BLOCK, best })
+        Some(SpaceDemand::Make { segment: segment + 1, least: 2 * BLOCK, best })
     }
 
     /// Records that a segment is preallocated up to this offset.
@@ -173,7 +175,7 @@ impl Core {
 /// The bytes that are lent to deletes and the like, of a segment that was made from the reserve and
 /// ends at `limit`.
 fn lent_bytes(limit: u32) -> u32 {
-    (limit / 4).min(LENT_MOST)
+    (limit / 4).min(LENT_BYTES_MAX)
 }
 
 impl Need {
@@ -182,7 +184,8 @@ impl Need {
     }
 }
 
-fn extension(segment: u64, from: u32, full: u32, least: u32) -> Wanted {
-    let best = from.saturating_mul(2).max(from.saturating_add(STEP)).min(full).max(least);
-    Wanted::Extend { segment, from, least, best }
+fn extension(segment: u64, from: u32, full: u32, least: u32) -> SpaceDemand {
+    let best =
+        from.saturating_mul(2).max(from.saturating_add(EXTENSION_BYTES_MIN)).min(full).max(least);
+    SpaceDemand::Extend { segment, from, least, best }
 }
