@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 
 use super::cut_file::cut_file;
 use super::live::Live;
-use super::rewrite::{Packing, Rewriter, Rewritten, UNIT};
+use super::rewrite::{Packing, Rewriter, Rewritten, UNIT_BYTES};
 use crate::base::error::Result;
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
@@ -50,7 +50,7 @@ struct Tail {
 impl Tail {
     /// From the end backward: whole segments above the durable lower bound, then part of one. Where
     /// less than `whole` bytes would stay in the segment, all of it is copied.
-    fn of(live: &[Live], durable_bound: u64, whole: u32) -> Self {
+    fn choose(live: &[Live], durable_bound: u64, whole: u32) -> Self {
         let mut tail = Self { segment: live.len(), unit: 0 };
         for (n, newest) in live.iter().enumerate().rev() {
             let Some(units) = &newest.units else { break };
@@ -179,7 +179,7 @@ pub(super) fn copy_tail(
         let room = room_for(tail.copied(live).flat_map(|(_, units)| units), packing);
         Rewriter::new(dir, header, Density::from_options(options), packing, room)
     };
-    let mut tail = Tail::of(live, durable_bound, COPY_WHOLE);
+    let mut tail = Tail::choose(live, durable_bound, COPY_WHOLE);
     let mut writer = start(&tail, Packing::OneTime);
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
         writer = start(&tail, Packing::Tight);
@@ -191,7 +191,7 @@ pub(super) fn copy_tail(
         }
     }
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
-        tail = Tail::of(live, durable_bound, 0);
+        tail = Tail::choose(live, durable_bound, 0);
         writer = start(&tail, Packing::Tight);
     }
     let mut writer = writer?;
@@ -247,7 +247,7 @@ pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>, packing: 
         }
     }
     // After a gap and after each megabyte a new unit begins, with a header and in a new block.
-    let units_max = bytes / u64::from(UNIT) + gaps + 1;
+    let units_max = bytes / u64::from(UNIT_BYTES) + gaps + 1;
     let room = block * (1 + gaps) + bytes + units_max * (block + u64::from(UNIT_HEADER));
     room.next_multiple_of(block)
 }

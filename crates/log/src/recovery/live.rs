@@ -7,7 +7,7 @@ use esker_disk::Dir;
 use parking_lot::RwLock;
 
 use super::outcome::TruncatedTail;
-use super::scan::{Classified, Examined, Kept, Reading, SegmentRange, scan};
+use super::scan::{Classified, Examined, Reading, RetainedState, SegmentRange, scan};
 use crate::base::error::{Corruption, Result};
 use crate::base::read_options::ReadOptions;
 use crate::format::{BLOCK, UnitKind};
@@ -145,9 +145,9 @@ fn live_segment(segment: Examined, is_corrupt: bool) -> Result<Option<Live>> {
     let end = segment.valid_end();
     let full = segment.next.is_some() && !is_corrupt;
     let (state, units) = match segment.kept {
-        Kept::Footer(state) => (state, None),
-        Kept::Nothing => return Ok(None),
-        Kept::Units(mut units, mut index, footed) => {
+        RetainedState::Footer(state) => (state, None),
+        RetainedState::Nothing => return Ok(None),
+        RetainedState::Units(mut units, mut index, footed) => {
             units.retain(|unit| unit.end() <= end);
             index.retain(|entry| entry.unit < end);
             let last = units.last();

@@ -28,7 +28,7 @@ use crate::store::segment_scan::orphan_units;
 use crate::store::watermark_page::{PageReader, StoredWatermark};
 
 /// The newest segments of which the units are read.
-const READ: usize = 2;
+const SEGMENTS_READ_MAX: usize = 2;
 
 /// Adds to a corruption which file of the directory is newer than which, if two of them show it.
 pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
@@ -50,7 +50,7 @@ pub(crate) fn intact(dir: &dyn Dir, scan: DirScan) -> Result<DirScan> {
 }
 
 /// The statements of a segment.
-struct Known {
+struct SegmentFacts {
     number: u64,
     session: u64,
     /// Its last record.
@@ -62,7 +62,7 @@ struct Known {
     ends: bool,
 }
 
-impl Known {
+impl SegmentFacts {
     fn name(&self) -> String {
         paths::segment(self.number)
     }
@@ -83,7 +83,7 @@ fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, LiveCopyS
 }
 
 /// The newest segments, newest first; `None` if the header of one of them is corrupt.
-fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<Known>>> {
+fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<SegmentFacts>>> {
     let names = dir.list()?;
     let mut numbers: Vec<u64> = names
         .iter()
@@ -105,7 +105,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<Known>>> {
         };
         let (session, last) = (header.session, header.prev_seq);
         let durable_bound = header.durable_bound;
-        let mut known = Known { number, session, last, durable_bound, ends: true };
+        let mut known = SegmentFacts { number, session, last, durable_bound, ends: true };
         let errors = ReadErrors::default();
         orphan_units(&file, header.salt(), BLOCK, None, &errors, |unit, is_valid| {
             if is_valid {
@@ -116,7 +116,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<Known>>> {
             known.ends = is_valid;
         })?;
         found.push(known);
-        if found.len() == READ {
+        if found.len() == SEGMENTS_READ_MAX {
             break;
         }
     }
@@ -130,7 +130,7 @@ fn newer_than(file: &str, than: &str, why: String) -> Option<String> {
 /// The contradiction between the manifest and another file.
 fn of_manifest(
     manifest: &Manifest,
-    segments: &[Known],
+    segments: &[SegmentFacts],
     page: Option<&StoredWatermark>,
 ) -> Option<String> {
     let this = paths::MANIFEST;
@@ -164,7 +164,11 @@ fn of_manifest(
 }
 
 /// The contradiction between the watermark page and a segment.
-fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> Option<String> {
+fn of_page(
+    manifest: &Manifest,
+    segments: &[SegmentFacts],
+    page: &StoredWatermark,
+) -> Option<String> {
     let this = paths::MARK;
     let newest = segments.first()?;
     if page.segment > newest.number {
@@ -185,7 +189,7 @@ fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> O
 }
 
 /// The contradiction of a page that is older than a segment, as a crash may leave it.
-fn of_older_page(segments: &[Known], page: &StoredWatermark) -> Option<String> {
+fn of_older_page(segments: &[SegmentFacts], page: &StoredWatermark) -> Option<String> {
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);
     newer_than(
@@ -204,16 +208,23 @@ mod tests {
     const LOG: LogId = LogId([7; 16]);
 
     /// Files of one moment: segments 4 and 5, with records up to 90, in session 3.
-    fn files() -> (Manifest, Vec<Known>, StoredWatermark) {
-        let segment =
-            |number, last| Known { number, session: 3, last, durable_bound: last - 1, ends: true };
+    fn files() -> (Manifest, Vec<SegmentFacts>, StoredWatermark) {
+        let segment = |number, last| SegmentFacts {
+            number,
+            session: 3,
+            last,
+            durable_bound: last - 1,
+            ends: true,
+        };
         let manifest = Manifest { session: 3, trim_segment: 4, trim_seq: 60, ..Manifest::new(LOG) };
         let page =
             StoredWatermark { log: LOG, session: 3, position: 0, seq: 90, segment: 5, trim: 60 };
         (manifest, vec![segment(5, 90), segment(4, 75)], page)
     }
 
-    fn said(change: impl FnOnce(&mut Manifest, &mut Vec<Known>, &mut StoredWatermark)) -> String {
+    fn said(
+        change: impl FnOnce(&mut Manifest, &mut Vec<SegmentFacts>, &mut StoredWatermark),
+    ) -> String {
         let (mut manifest, mut segments, mut page) = files();
         change(&mut manifest, &mut segments, &mut page);
         let found = of_manifest(&manifest, &segments, Some(&page));
@@ -230,7 +241,7 @@ mod tests {
         assert_eq!(said(|_, _, _| {}), "");
         assert_eq!(said(|manifest, _, _| manifest.clean = closed(5, 90)), "");
         // A file that is reused has bytes of its earlier life after its last record.
-        let reused = |manifest: &mut Manifest, segments: &mut Vec<Known>| {
+        let reused = |manifest: &mut Manifest, segments: &mut Vec<SegmentFacts>| {
             manifest.clean = closed(5, 95);
             segments[0].ends = false;
         };

@@ -38,7 +38,7 @@ impl RangeChecks {
         if is_long && let Some(sums) = &mut self.sums {
             let head = image.at(at, skip + BLOCK as usize)?;
             let head = head.get(skip..).unwrap_or_default();
-            if sums.of(from, len, head)? != Some(sum) {
+            if sums.sum(from, len, head)? != Some(sum) {
                 return Ok(false);
             }
         }
@@ -81,7 +81,7 @@ impl RangeSums {
 
     /// The checksum of so many bytes from an offset on; `None` if the file ends before. `head` is
     /// the bytes at the offset, at least a block of them.
-    pub(super) fn of(&mut self, from: u64, len: u32, head: &[u8]) -> Result<Option<u32>> {
+    pub(super) fn sum(&mut self, from: u64, len: u32, head: &[u8]) -> Result<Option<u32>> {
         let to = from + u64::from(len);
         let first = from.next_multiple_of(u64::from(BLOCK));
         let last = to - to % u64::from(BLOCK);
@@ -136,7 +136,7 @@ mod tests {
         for from in (0..end).step_by(1237) {
             let head = &bytes[from..(from + block).min(end)];
             for len in (0..end).step_by(997).chain([4096, 8192, end - from]) {
-                let found = sums.of(from as u64, len as u32, head).unwrap();
+                let found = sums.sum(from as u64, len as u32, head).unwrap();
                 if from + len > end {
                     assert_eq!(found, None, "{len} from {from}");
                 } else if let Some(found) = found {

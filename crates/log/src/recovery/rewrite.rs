@@ -22,7 +22,7 @@ use crate::store::segment_table::State;
 use crate::store::space_reserve;
 
 /// A unit is closed when it reaches this size, in bytes.
-pub(super) const UNIT: u32 = 1 << 20;
+pub(super) const UNIT_BYTES: u32 = 1 << 20;
 
 /// The units whose records a new unit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl<'a> Rewriter<'a> {
             Packing::OneTime => time_ms == self.state.time_ms,
             Packing::Tight => time_ms >= self.state.time_ms,
         };
-        if self.unit.len() as u32 >= UNIT || !fits {
+        if self.unit.len() as u32 >= UNIT_BYTES || !fits {
             self.close_unit()?;
         }
         self.state.time_ms = time_ms;

@@ -34,7 +34,7 @@ use crate::store::paths::{self, Name};
 use crate::store::segment_reader::SegmentReader;
 
 /// The distance of places where a record may start.
-const STEP: u32 = 8;
+const RECORD_ALIGNMENT_BYTES: u32 = 8;
 
 /// An item that [`Salvage`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -279,7 +279,7 @@ impl Walk {
                 }
                 There::Corrupt => {
                     let from = self.skipped.map_or(self.at, |(from, _)| from);
-                    self.at += STEP;
+                    self.at += RECORD_ALIGNMENT_BYTES;
                     self.skipped = Some((from, self.at));
                     self.prev = None;
                 }
@@ -306,9 +306,11 @@ impl Walk {
     fn there(&mut self, last: u64) -> Result<There> {
         let (at, place) = (u64::from(self.at), self.source.first + self.at);
         let bytes = self.image.at(at, BLOCK as usize)?;
-        let Some(word) = bytes.first_chunk::<{ STEP as usize }>() else { return Ok(There::End) };
-        if *word == [0; STEP as usize] {
-            return Ok(There::Nothing(STEP));
+        let Some(word) = bytes.first_chunk::<{ RECORD_ALIGNMENT_BYTES as usize }>() else {
+            return Ok(There::End);
+        };
+        if *word == [0; RECORD_ALIGNMENT_BYTES as usize] {
+            return Ok(There::Nothing(RECORD_ALIGNMENT_BYTES));
         }
         let record = RecordHeader::parse(bytes);
         if place.is_multiple_of(BLOCK) {

@@ -25,9 +25,9 @@ use crate::store::segment_scan::{Density, ValidUnit};
 use crate::store::watermark_page::{PageReader, StoredWatermark, WatermarkPage};
 
 /// The number of times that the log is examined and repaired at most.
-const ROUNDS: usize = 4;
+const ROUNDS_MAX: usize = 4;
 /// The most corrupt bytes copied at once.
-const PIECE: usize = 1 << 20;
+const COPY_BYTES_MAX: usize = 1 << 20;
 
 /// Reads a log as a repair does: all of it.
 pub(super) fn scan_all(
@@ -46,7 +46,7 @@ pub(super) fn scan_all(
 /// each segment lost once it has its name, so that it is complete also after an error.
 ///
 /// A rewritten segment may show that another is corrupt, or was of an earlier time. So the repair
-/// is repeated until the log is valid, at most [`ROUNDS`] times.
+/// is repeated until the log is valid, at most [`ROUNDS_MAX`] times.
 ///
 /// # Errors
 /// `Corrupted` if corruption is left after that.
@@ -63,7 +63,7 @@ pub(crate) fn repair_segments(
         let manifest_path = dir.path_of(paths::MANIFEST);
         let corruption = found.corruption(&found.manifest, &manifest_path).into_iter().next();
         match corruption {
-            Some(corruption) if round == ROUNDS => return Err(Error::Corrupted(corruption)),
+            Some(corruption) if round == ROUNDS_MAX => return Err(Error::Corrupted(corruption)),
             Some(_) => {
                 manifest = repair_once(dir, options, on_corruption, found, quarantined)?;
             }
@@ -310,7 +310,7 @@ fn keep(
             let kept = quarantine.open(&temporary, Open::create())?;
             kept.set_len(0)?;
             let mut image = SegmentReader::new(Arc::clone(file))?;
-            for at in (0..bytes).step_by(PIECE) {
+            for at in (0..bytes).step_by(COPY_BYTES_MAX) {
                 write_all_at(&*kept, image.at(offset + at, piece(bytes - at))?, at)?;
             }
             kept.sync_data()?;
@@ -333,7 +333,7 @@ fn is_copy_of(
     }
     let mut copy = SegmentReader::new(Arc::clone(copy))?;
     let mut image = SegmentReader::new(Arc::clone(segment))?;
-    for at in (0..bytes).step_by(PIECE) {
+    for at in (0..bytes).step_by(COPY_BYTES_MAX) {
         if copy.at(at, piece(bytes - at))? != image.at(offset + at, piece(bytes - at))? {
             return Ok(false);
         }
@@ -343,7 +343,7 @@ fn is_copy_of(
 
 /// The bytes of the next piece to copy or compare.
 fn piece(left: u64) -> usize {
-    left.min(PIECE as u64) as usize
+    left.min(COPY_BYTES_MAX as u64) as usize
 }
 
 /// Cuts the log at its first corruption. Everything after the cut is quarantined.

@@ -105,9 +105,9 @@ pub fn verify_with(
 ) -> Result<VerifyReport> {
     let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
-    for n in 0..TRIES {
+    for n in 0..PASSES_MAX {
         if n > 0 {
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(NEXT_PASS_PAUSE);
         }
         let now = match pass(dir, &mut progress) {
             Ok(Pass { report, is_final: true }) => return Ok(with_cause(dir, report)),
@@ -150,9 +150,9 @@ fn with_cause(dir: &dyn Dir, mut report: VerifyReport) -> VerifyReport {
 }
 
 /// The number of passes at most, while a writer changes the directory.
-const TRIES: usize = 8;
+const PASSES_MAX: usize = 8;
 /// The pause before a repeated pass.
-const AGAIN: Duration = Duration::from_millis(1);
+const NEXT_PASS_PAUSE: Duration = Duration::from_millis(1);
 
 struct Pass {
     report: VerifyReport,

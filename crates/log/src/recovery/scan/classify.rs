@@ -18,7 +18,7 @@ use crate::store::paths;
 
 /// After the end of small commits, at least this many bytes of a reused file are prewritten with
 /// zeros.
-const AHEAD: u32 = 256 << 10;
+const PREWRITTEN_BYTES_MIN: u32 = 256 << 10;
 
 pub(super) const MISSING: &str = "the segment is missing";
 const FRONT_MISSING: &str = "the segment before it is missing";
@@ -208,7 +208,8 @@ impl Classified {
         let decode_error = after.decode_error.unwrap_or(DecodeError::Blank);
         // A commit was torn after the end. Its first block may be missing. In a reused file, blocks
         // beyond the prewritten range belong to the file's earlier life.
-        let is_near = |first: u32| !tail.earlier_life || first.saturating_sub(end) < AHEAD;
+        let is_near =
+            |first: u32| !tail.earlier_life || first.saturating_sub(end) < PREWRITTEN_BYTES_MIN;
         let is_torn = tail.first.is_some_and(is_near);
         if units == 0 && decode_error != DecodeError::Unreadable && !is_torn {
             return None;

@@ -44,7 +44,7 @@ pub(crate) struct Examined {
     /// The bytes after the first units.
     pub(crate) after_units: AfterUnits,
     /// The state that an opening keeps of its first units.
-    pub(crate) kept: Kept,
+    pub(crate) kept: RetainedState,
 }
 
 /// The bytes after the first valid units of a segment.
@@ -61,7 +61,7 @@ pub(crate) struct AfterUnits {
 
 /// The state that an opening keeps of a segment.
 #[derive(Debug, Default)]
-pub(crate) enum Kept {
+pub(crate) enum RetainedState {
     #[default]
     Nothing,
     /// The units before the first corruption, and entries of a sparse index. `true` if the segment
@@ -164,7 +164,7 @@ impl Examined {
                 SegmentRange::Corrupt { .. } => None,
             })
             .unwrap_or(match &self.kept {
-                Kept::Footer(state) => state.last_seq,
+                RetainedState::Footer(state) => state.last_seq,
                 _ => self.prev_seq,
             })
     }
@@ -197,7 +197,7 @@ impl Examined {
             written_seq: 0,
             is_complete: false,
             after_units: AfterUnits::default(),
-            kept: Kept::default(),
+            kept: RetainedState::default(),
         }
     }
 
@@ -227,7 +227,7 @@ impl Examined {
         match self.ranges.last() {
             Some(SegmentRange::Valid(run)) => run.last.chain,
             _ => match &self.kept {
-                Kept::Footer(state) => state.chain,
+                RetainedState::Footer(state) => state.chain,
                 _ => header.to_block().1,
             },
         }
@@ -299,7 +299,7 @@ impl Examined {
         match (self.ranges.last(), &self.kept) {
             (Some(SegmentRange::Valid(run)), _) => run.last.end(),
             (Some(SegmentRange::Corrupt { to, .. }), _) => *to,
-            (None, Kept::Footer(state)) => state.end,
+            (None, RetainedState::Footer(state)) => state.end,
             (None, _) => BLOCK,
         }
     }

@@ -16,7 +16,7 @@ use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
 
 /// Segments of which headers or footers are read together.
-pub(super) const TOGETHER: usize = 64;
+pub(super) const SEGMENTS_PER_READ: usize = 64;
 
 pub(super) type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderError>;
 /// The segment files, by number.
@@ -73,7 +73,7 @@ impl Files {
                 Name::Known | Name::Unknown => continue,
             }
         }
-        for numbers in numbers.chunks(TOGETHER) {
+        for numbers in numbers.chunks(SEGMENTS_PER_READ) {
             files.open(dir, manifest, numbers, how)?;
         }
         let reached = reach::retain(&mut files.headers, manifest, |(_, parsed)| parsed.is_ok());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, File, Read, read_full_at};
 
-use super::files::{Headers, TOGETHER};
+use super::files::{Headers, SEGMENTS_PER_READ};
 use crate::base::read_options::ReadOptions;
 use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::{Footer, SegmentHeader};
@@ -24,7 +24,7 @@ pub(super) fn footers(
     headers: &Headers,
     pairs: &[(SegmentHeader, SegmentHeader)],
 ) -> Vec<Option<State>> {
-    pairs.chunks(TOGETHER).flat_map(|pairs| some_footers(dir, headers, pairs)).collect()
+    pairs.chunks(SEGMENTS_PER_READ).flat_map(|pairs| some_footers(dir, headers, pairs)).collect()
 }
 
 fn some_footers(

@@ -24,7 +24,7 @@ use crate::store::manifest::Manifest;
 use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
 
 pub(crate) use classify::Classified;
-pub(crate) use examined::{Examined, Kept, SegmentRange, ValidRun};
+pub(crate) use examined::{Examined, RetainedState, SegmentRange, ValidRun};
 pub(crate) use files::{Files, Reading, read_segment_header};
 pub(crate) use footers::read_footed;
 pub(crate) use locate::{cut_off, find_footer, known_start};

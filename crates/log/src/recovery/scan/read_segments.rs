@@ -8,7 +8,7 @@ use std::sync::Arc;
 use esker_disk::Dir;
 
 use super::classify::{MISSING, is_front_missing};
-use super::examined::{Contents, Examined, Kept};
+use super::examined::{Contents, Examined, RetainedState};
 use super::files::{Files, Headers, Reading};
 use super::footers::{closed, footers};
 use super::live_numbers::{LiveNumber, length_before, live_numbers};
@@ -234,7 +234,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         if let Some(state) = footer {
-            segment.kept = Kept::Footer(state);
+            segment.kept = RetainedState::Footer(state);
             return Ok(Some(SplitFindings::default()));
         }
         let Some(end) = clean.filter(|_| segment.end.is_none()) else { return Ok(None) };
@@ -242,7 +242,7 @@ impl Reader<'_> {
             return Ok(None);
         };
         let goes_on = goes_on(file, header.salt(), &self.manifests.now, end, self.how)?;
-        segment.kept = Kept::Footer(state);
+        segment.kept = RetainedState::Footer(state);
         Ok(Some(SplitFindings { goes_on, ..SplitFindings::default() }))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use super::examined::{AfterUnits, Examined, Kept, SegmentRange, ValidRun};
+use super::examined::{AfterUnits, Examined, RetainedState, SegmentRange, ValidRun};
 use super::files::Reading;
 use super::locate::is_footer_at;
 use crate::base::error::Result;
@@ -222,10 +222,12 @@ impl FirstUnits {
         self.after.units += unit.map_or(0, |unit| u64::from(unit.span()));
     }
 
-    fn finish(self, has_footer: bool) -> (Kept, AfterUnits) {
+    fn finish(self, has_footer: bool) -> (RetainedState, AfterUnits) {
         let index = self.index.finish();
         (
-            self.units.map_or(Kept::Nothing, |units| Kept::Units(units, index, has_footer)),
+            self.units.map_or(RetainedState::Nothing, |units| {
+                RetainedState::Units(units, index, has_footer)
+            }),
             self.after,
         )
     }
