@@ -30,7 +30,7 @@ use changes::{Change, Changes};
 use offsets::{CONSUMERS_MAX, NAME_MAX, Offsets};
 
 /// How long a change waits for other processes.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts to take the lock.
 const PAUSE_MOST: Duration = Duration::from_millis(20);
 
@@ -247,7 +247,7 @@ fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
     loop {
         match dir.lock() {
             Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
-                if begin.elapsed() > PATIENCE {
+                if begin.elapsed() > LOCK_WAIT_MAX {
                     return Err(Error::Busy { what: "another process changes the offsets" });
                 }
                 std::thread::sleep(pause);
