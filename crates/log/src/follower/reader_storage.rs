@@ -46,7 +46,7 @@ impl ReadOnlyStorage<'_> {
     /// at the last scan, as for [`ReadOnlyStorage::metadata`]. No I/O.
     pub fn segments(self) -> Vec<SegmentInfo> {
         let snapshot = self.reader.log.snapshot();
-        SegmentInfo::of(snapshot.segments(), snapshot.limit().1)
+        SegmentInfo::list(snapshot.segments(), snapshot.limit().1)
     }
 
     /// Returns what the log stores, as of the last poll. No I/O.

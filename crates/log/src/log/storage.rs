@@ -28,7 +28,7 @@ impl<'a> Storage<'a> {
 
     /// Returns the segments that hold durable records, oldest first. No I/O.
     pub fn segments(self) -> Vec<SegmentInfo> {
-        SegmentInfo::of(&self.log.read.segments, self.log.durable().0)
+        SegmentInfo::list(&self.log.read.segments, self.log.durable().0)
     }
 
     /// Returns whether `repair`, or an open with repair enabled, ever quarantined corrupt units of

@@ -232,7 +232,7 @@ impl View {
 
     /// The payload with its memory.
     pub(crate) fn into_payload(self) -> Payload {
-        Payload::of(self.memory, self.offsets)
+        Payload::new(self.memory, self.offsets)
     }
 
     /// Returns the payload.
@@ -280,7 +280,7 @@ impl std::ops::Deref for Payload {
 }
 
 impl Payload {
-    pub(crate) fn of(memory: Memory, offsets: Range<u32>) -> Self {
+    pub(crate) fn new(memory: Memory, offsets: Range<u32>) -> Self {
         Self { memory, offsets }
     }
 }

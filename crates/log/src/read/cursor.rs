@@ -21,7 +21,7 @@ use crate::store::segment_table::Segment;
 use crate::store::unit_times::{first_unit_at, ms_of};
 
 /// Bytes read at once from a file, unless a unit is larger.
-const READ: u32 = 256 << 10;
+const READ_BYTES: u32 = 256 << 10;
 
 /// The most bytes that a lookup reads at once. More between two entries of the index is a large
 /// record, or a gap that `repair` left, which may be a whole segment: it is read by units.
@@ -280,7 +280,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
     let left = end - offset;
     // The unreadable bytes may come after this unit.
     let (mut buffer, mut got) =
-        load(segment, offset, READ.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
+        load(segment, offset, READ_BYTES.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
         if header.kind == UnitKind::Gap {
             let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));

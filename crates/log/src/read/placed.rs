@@ -16,7 +16,7 @@ use crate::store::segment_table::Segment;
 
 pub(crate) fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
     let start = offset + RECORD_HEADER;
-    Payload::of(memory, start..start + len)
+    Payload::new(memory, start..start + len)
 }
 
 /// Returns a record: at its place if that is before `written`, otherwise by its number.

@@ -14,14 +14,14 @@ use crate::read::source::Source;
 use crate::store::chunked_file::{SAMPLES_MAX, Samples};
 
 /// The number of last records that are all sampled.
-const LAST: u64 = 16;
+const LAST_SAMPLES: u64 = 16;
 /// No more records are sampled when their payloads take this many bytes.
 const BYTES_MAX: usize = 8 << 20;
 
 /// The numbers of the sampled records.
 fn numbers(last: u64) -> impl Iterator<Item = u64> {
-    let doubling = std::iter::successors(Some(LAST), |distance| distance.checked_mul(2));
-    let distances = (0..LAST).chain(doubling).take(SAMPLES_MAX);
+    let doubling = std::iter::successors(Some(LAST_SAMPLES), |distance| distance.checked_mul(2));
+    let distances = (0..LAST_SAMPLES).chain(doubling).take(SAMPLES_MAX);
     distances.map_while(move |distance| last.checked_sub(distance).filter(|seq| *seq > 0))
 }
 

@@ -114,14 +114,14 @@ impl SnapshotReader {
 }
 
 /// How often a search starts over because what it found was removed meanwhile.
-const TRIES: usize = 100;
+const SEARCHES_MAX: usize = 100;
 
 /// Opens the newest snapshot that is valid, of those that `list` returns, after reading all of it.
 pub(crate) fn newest(
     list: impl Fn() -> Result<Vec<u64>>,
     open: impl Fn(u64) -> Result<Option<SnapshotReader>>,
 ) -> Result<Option<SnapshotReader>> {
-    for _ in 0..TRIES {
+    for _ in 0..SEARCHES_MAX {
         let mut is_gone = false;
         for at in list()?.into_iter().rev() {
             let opened = open(at).and_then(|found| {

@@ -9,9 +9,9 @@ use esker_disk::AlignedBuf;
 use crate::store::segment_table::Segment;
 
 /// Bytes per read, unless a unit is larger.
-pub(super) const CHUNK: u32 = 1 << 20;
+pub(super) const CHUNK_BYTES: u32 = 1 << 20;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
-pub(super) const GONE: Duration = Duration::from_secs(1);
+pub(super) const AWAITED_FOR: Duration = Duration::from_secs(1);
 
 /// The start of a chunk: segment and offset.
 pub(super) type ChunkId = (u64, u32);
@@ -47,7 +47,7 @@ impl Chunk {
 
     /// Whether a reader is still expected.
     pub(super) fn is_awaited(&self, now: Instant) -> bool {
-        self.awaited.is_some_and(|since| now.saturating_duration_since(since) < GONE)
+        self.awaited.is_some_and(|since| now.saturating_duration_since(since) < AWAITED_FOR)
     }
 
     /// Whether it is kept for other readers than the one that came.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use super::cached_chunk::{CHUNK, Chunk, ChunkId, Content};
+use super::cached_chunk::{CHUNK_BYTES, Chunk, ChunkId, Content};
 use super::rereads::Rereads;
 use super::throttle::Throttle;
 use crate::format::BLOCK;
@@ -15,7 +15,7 @@ use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
 
 /// The number of chunks loaded ahead of a reader.
-const AHEAD: usize = 6;
+const CHUNKS_AHEAD: usize = 6;
 /// Bytes of chunks that are kept behind a reader that is alone.
 const KEPT_ALONE: u64 = 2 << 20;
 /// The most chunks that one load evicts because a reader is alone. A large cache shrinks in steps,
@@ -82,9 +82,9 @@ impl State {
     /// Inserts a queued chunk at an offset that no chunk covers.
     fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) {
         let content = Content::Queued(Arc::clone(segment));
-        let (end, most) = match segment.units_until(offset, CHUNK, end) {
+        let (end, most) = match segment.units_until(offset, CHUNK_BYTES, end) {
             Some(end) => (end, end),
-            None => (end.min(offset.saturating_add(CHUNK)), end),
+            None => (end.min(offset.saturating_add(CHUNK_BYTES)), end),
         };
         let (used, wakers) = (self.clock, Vec::new());
         let chunk = Chunk {
@@ -129,7 +129,7 @@ impl State {
     ) -> bool {
         let (mut segment, mut offset, mut end) = (Arc::clone(want.segment), offset, want.end);
         let mut queued = false;
-        for _ in 0..AHEAD {
+        for _ in 0..CHUNKS_AHEAD {
             if offset >= end {
                 let Some(next) = log.segments().after(segment.number()) else { break };
                 (segment, offset) = (next, BLOCK);
@@ -201,23 +201,23 @@ mod tests {
     use esker_disk::AlignedBuf;
 
     use super::*;
-    use crate::read::cache::cached_chunk::GONE;
+    use crate::read::cache::cached_chunk::AWAITED_FOR;
 
     /// Loaded chunks of a megabyte, after so many that were read once.
     fn loaded(chunks: u64, read_once: u32, awaited: Option<Instant>) -> State {
         let mut state = State::default();
         for used in 0..chunks {
             let chunk = Chunk {
-                end: CHUNK,
-                most: CHUNK,
-                content: Content::Loaded(Arc::new(AlignedBuf::new(1)), CHUNK),
+                end: CHUNK_BYTES,
+                most: CHUNK_BYTES,
+                content: Content::Loaded(Arc::new(AlignedBuf::new(1)), CHUNK_BYTES),
                 used,
                 awaited,
                 listed: true,
                 wakers: Vec::new(),
             };
             state.chunks.insert((used, 0), chunk);
-            state.bytes += u64::from(CHUNK);
+            state.bytes += u64::from(CHUNK_BYTES);
         }
         (0..read_once).for_each(|_| state.rereads.first());
         state
@@ -229,13 +229,13 @@ mod tests {
 
     fn left(mut state: State, budget: u64) -> Vec<u64> {
         state.evict(budget, (4, 0));
-        assert_eq!(state.bytes, state.chunks.len() as u64 * u64::from(CHUNK));
+        assert_eq!(state.bytes, state.chunks.len() as u64 * u64::from(CHUNK_BYTES));
         state.chunks.keys().map(|(segment, _)| *segment).collect()
     }
 
     #[test]
     fn two_chunks_are_kept_behind_a_reader_that_is_alone() {
-        let budget = 16 * u64::from(CHUNK);
+        let budget = 16 * u64::from(CHUNK_BYTES);
         assert_eq!(left(five(1_000, None), budget), [2, 3, 4]);
         assert_eq!(left(five(0, None), budget), [0, 1, 2, 3, 4]);
         assert_eq!(left(five(1_000, None), budget / 16), [4]);
@@ -245,19 +245,19 @@ mod tests {
     fn a_large_cache_shrinks_by_few_chunks_a_load() {
         let mut state = loaded(40, 1_000, None);
         for left in [36, 32, 28] {
-            state.evict(64 * u64::from(CHUNK), (39, 0));
+            state.evict(64 * u64::from(CHUNK_BYTES), (39, 0));
             assert_eq!(state.chunks.len(), left);
         }
         // What exceeds the budget goes at once.
-        state.evict(10 * u64::from(CHUNK), (39, 0));
+        state.evict(10 * u64::from(CHUNK_BYTES), (39, 0));
         assert!(state.chunks.len() <= 10, "{}", state.chunks.len());
     }
 
     #[test]
     fn chunks_that_a_slow_reader_has_not_reached_are_kept() {
-        let long_ago = Instant::now().checked_sub(2 * GONE);
+        let long_ago = Instant::now().checked_sub(2 * AWAITED_FOR);
         assert!(long_ago.is_some());
-        assert_eq!(left(five(1_000, long_ago), 16 * u64::from(CHUNK)), [0, 1, 2, 3, 4]);
-        assert_eq!(left(five(1_000, long_ago), 3 * u64::from(CHUNK)), [2, 3, 4]);
+        assert_eq!(left(five(1_000, long_ago), 16 * u64::from(CHUNK_BYTES)), [0, 1, 2, 3, 4]);
+        assert_eq!(left(five(1_000, long_ago), 3 * u64::from(CHUNK_BYTES)), [2, 3, 4]);
     }
 }

@@ -3,12 +3,12 @@
 use esker_disk::{AlignedBuf, HugePages};
 use parking_lot::Mutex;
 
-use super::cached_chunk::CHUNK;
+use super::cached_chunk::CHUNK_BYTES;
 use crate::format::BLOCK;
 
-/// The memory of one chunk in a slab. A chunk of one unit may be a little longer than [`CHUNK`],
+/// The memory of one chunk in a slab. A chunk of one unit may be a little longer than [`CHUNK_BYTES`],
 /// and two units of that size have no room in a huge page.
-const EACH: usize = (4 << 20) / 3 / BLOCK as usize * BLOCK as usize;
+const SLAB_CHUNK_BYTES: usize = (4 << 20) / 3 / BLOCK as usize * BLOCK as usize;
 /// Chunks that share the two huge pages of a slab.
 const IN_SLAB: usize = 3;
 
@@ -26,11 +26,11 @@ pub(super) struct ChunkMemory {
 impl ChunkMemory {
     /// A buffer of this length or longer. Short and long chunks have memory of their own.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
-        if len > EACH {
+        if len > SLAB_CHUNK_BYTES {
             return AlignedBuf::lazy_huge(len);
         }
         // A shorter chunk is the last of a segment or before a unit longer than half a chunk.
-        let lent = if len >= CHUNK as usize / 2 { self.lend() } else { None };
+        let lent = if len >= CHUNK_BYTES as usize / 2 { self.lend() } else { None };
         lent.unwrap_or_else(|| AlignedBuf::new(len))
     }
 
@@ -44,7 +44,7 @@ impl ChunkMemory {
             });
             return Some(lent);
         }
-        let slab = HugePages::transparent(EACH, IN_SLAB)?;
+        let slab = HugePages::transparent(SLAB_CHUNK_BYTES, IN_SLAB)?;
         let lent = slab.lend();
         slabs.push(slab);
         lent
@@ -66,16 +66,16 @@ mod tests {
             return eprintln!("SKIPPED: the kernel has no huge pages");
         }
         let memory = ChunkMemory::default();
-        drop((memory.take(1), memory.take(EACH + 1)));
+        drop((memory.take(1), memory.take(SLAB_CHUNK_BYTES + 1)));
         assert_eq!(slabs(&memory), 0);
-        let mut held: Vec<_> = (0..30).map(|_| memory.take(CHUNK as usize)).collect();
+        let mut held: Vec<_> = (0..30).map(|_| memory.take(CHUNK_BYTES as usize)).collect();
         assert_eq!(slabs(&memory), 10);
-        assert!(held.iter().all(|buffer| buffer.len() == EACH));
+        assert!(held.iter().all(|buffer| buffer.len() == SLAB_CHUNK_BYTES));
         // One that is kept is in the third slab, and one in the last.
         let kept = [held.swap_remove(29), held.swap_remove(7)];
         drop(held);
         for _ in 0..5 {
-            let lent = memory.take(EACH);
+            let lent = memory.take(SLAB_CHUNK_BYTES);
             assert_eq!(slabs(&memory), 4, "one of which it is, one that is idle, and two");
             drop(lent);
         }

@@ -12,7 +12,7 @@
 //! chunk there is *open*: it is cut at any offset. Once it is read, it ends at its last whole unit,
 //! and the next chunk begins there. So only one such chunk is loaded ahead.
 //!
-//! **Bounds.** At most [`LOADS`] chunks are read at a time, and chunks that no reader holds take at
+//! **Bounds.** At most [`LOADS_MAX`] chunks are read at a time, and chunks that no reader holds take at
 //! most the budget. A chunk that a reader holds lives as long as its batches and counts as that
 //! reader's: one chunk each. Chunks loaded ahead take at most half of the budget and are evicted
 //! last, until their reader comes or a second has passed. Otherwise readers at different positions
@@ -57,7 +57,7 @@ use chunks::{Lookup, State};
 use memory::ChunkMemory;
 
 /// The most concurrent loads.
-const LOADS: usize = 4;
+const LOADS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ReadCache {
@@ -197,7 +197,7 @@ impl ReadCache {
         });
     }
 
-    /// Loads a chunk once fewer than [`LOADS`] loads are running, unless another thread got to it
+    /// Loads a chunk once fewer than [`LOADS_MAX`] loads are running, unless another thread got to it
     /// first.
     fn load<'a>(
         &'a self,
@@ -205,7 +205,7 @@ impl ReadCache {
         mut state: MutexGuard<'a, State>,
         id: ChunkId,
     ) -> MutexGuard<'a, State> {
-        while state.loading >= LOADS {
+        while state.loading >= LOADS_MAX {
             self.loaded.wait(&mut state);
         }
         let Some(chunk) = state.chunks.get_mut(&id) else { return state };

@@ -7,13 +7,13 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::cached_chunk::CHUNK;
+use super::cached_chunk::CHUNK_BYTES;
 
 /// After this many chunks in a row that were read once, the reader counts as alone.
-const ALONE: u64 = 64;
+const ALONE_AFTER_CHUNKS: u64 = 64;
 /// A larger cache holds more: a reader behind may come for what it holds only this many times as
 /// many chunks later.
-const CACHES: u64 = 4;
+const ALONE_AFTER_CACHES: u64 = 4;
 
 /// The chunks that were read more than once lately.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Rereads {
     /// Whether more readers are likely to come to the chunks that one has passed, with a cache of
     /// this many bytes.
     pub(super) fn are_likely(&self, budget: u64) -> bool {
-        self.firsts < ALONE.max(budget / u64::from(CHUNK) * CACHES)
+        self.firsts < ALONE_AFTER_CHUNKS.max(budget / u64::from(CHUNK_BYTES) * ALONE_AFTER_CACHES)
     }
 }
 
@@ -74,11 +74,11 @@ fn bytes(offsets: &Range<u32>) -> u64 {
 mod tests {
     use super::*;
 
-    const BUDGET: u64 = 16 * CHUNK as u64;
+    const BUDGET: u64 = 16 * CHUNK_BYTES as u64;
 
     fn alone() -> Rereads {
         let mut rereads = Rereads::default();
-        for _ in 0..ALONE {
+        for _ in 0..ALONE_AFTER_CHUNKS {
             assert!(rereads.are_likely(BUDGET));
             rereads.first();
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// While commits are running, the pause after a load is this many times the load's duration.
 const PAUSE_PER_LOAD: u32 = 3;
 /// After this time without a commit the disk counts as free.
-const QUIET: Duration = Duration::from_millis(10);
+const FREE_AFTER: Duration = Duration::from_millis(10);
 /// The longest pause, however slow the disk is.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
@@ -29,7 +29,7 @@ impl Throttle {
             self.moved = (self.watermark != 0).then_some(now);
             self.watermark = watermark;
         }
-        if self.moved.is_none_or(|moved| now - moved > QUIET) {
+        if self.moved.is_none_or(|moved| now - moved > FREE_AFTER) {
             self.not_before = None;
             return Duration::ZERO;
         }
@@ -57,7 +57,7 @@ mod tests {
         throttle.pause(8);
         assert_eq!(throttle.pause(9), PAUSE_MAX);
         // The last commit was a while ago.
-        throttle.moved = throttle.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
+        throttle.moved = throttle.moved.and_then(|moved| moved.checked_sub(2 * FREE_AFTER));
         assert_eq!(throttle.pause(9), Duration::ZERO);
         assert_eq!(throttle.not_before, None);
     }
