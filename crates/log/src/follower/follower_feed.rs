@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::followed_log::FollowedLog;
 use super::poller::{Depth, Polled};
-use super::scan_snapshot::{AGAIN, Snapshot, TRIES};
+use super::scan_snapshot::{RESCAN_PAUSE, SCANS_MAX, Snapshot};
 use esker_disk::process;
 
 use crate::base::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::read::stream_table::Progress;
 use crate::runtime::waiters::{For, Key};
 
 /// The poll interval of a blocking call when there is no polling thread.
-const PAUSE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(super) struct FollowerFeed {
@@ -155,7 +155,7 @@ impl Feed for FollowerFeed {
             // What was dropped is no corruption: its file may be in use again. A stream from a time
             // searches again instead.
             let is_dropped = self.start.is_none() && self.last < snapshot.low().seq;
-            if is_dropped || self.rescans > TRIES {
+            if is_dropped || self.rescans > SCANS_MAX {
                 self.rescans = 0;
                 return Err(match is_dropped {
                     true => Error::Trimmed { oldest: cursor::oldest(&*snapshot) },
@@ -169,7 +169,7 @@ impl Feed for FollowerFeed {
                 self.rescan = Some(rescan);
                 self.waiting.since.get_or_insert(polls);
             } else {
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RESCAN_PAUSE);
                 self.log.poll(Depth::Rescan)?;
             }
         }
@@ -198,7 +198,7 @@ impl Feed for FollowerFeed {
     }
 
     fn poll_interval(&self) -> Option<Duration> {
-        self.log.engine.is_manual().then_some(PAUSE)
+        self.log.engine.is_manual().then_some(POLL_INTERVAL)
     }
 }
 

@@ -6,7 +6,7 @@
 //! the reader.
 //!
 //! A poll of an unchanged watermark is one read of a few bytes from the page cache. So the thread
-//! polls often while records arrive, and less often, up to every [`MOST`], while none do. Every
+//! polls often while records arrive, and less often, up to every [`POLL_INTERVAL_MAX`], while none do. Every
 //! [`MANIFEST_INTERVAL`] it also checks whether the log was closed, or opened again without a
 //! commit. Inotify would save the reads of an idle log, but each commit of the writer would pay for
 //! it. It also reports nothing on a file system of another machine.
@@ -20,12 +20,12 @@ use crate::base::error::{Error, Result};
 use crate::runtime::waiters::Waiters;
 
 /// The poll interval after a poll that found something, and the longest one. The interval doubles.
-const FIRST: Duration = Duration::from_micros(100);
-const MOST: Duration = Duration::from_millis(4);
+const POLL_INTERVAL_MIN: Duration = Duration::from_micros(100);
+const POLL_INTERVAL_MAX: Duration = Duration::from_millis(4);
 /// How often a poll also checks the manifest while the watermark is unchanged.
 const MANIFEST_INTERVAL: Duration = Duration::from_millis(50);
 /// After an expensive poll the thread pauses for at least this many times its duration.
-const SHARE: u32 = 8;
+const PAUSES_PER_POLL: u32 = 8;
 
 /// How much a poll reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Poller {
 
     fn poll_for_all(&self, log: &Weak<impl Polled>) {
         let _guard = ThreadGuard(self);
-        let mut pause = FIRST;
+        let mut pause = POLL_INTERVAL_MIN;
         let mut check_manifest = Instant::now() + MANIFEST_INTERVAL;
         while let Some(depth) = self.next_poll(&mut pause, &mut check_manifest) {
             let Some(log) = log.upgrade() else { return };
@@ -150,14 +150,14 @@ impl Poller {
                 state.rescans_done = state.rescans;
             }
             pause = match outcome {
-                Ok(PollResult::Unchanged) => (pause * 2).min(MOST),
-                Ok(PollResult::Advanced | PollResult::Rescanned) => FIRST,
-                Err(_) => MOST,
+                Ok(PollResult::Unchanged) => (pause * 2).min(POLL_INTERVAL_MAX),
+                Ok(PollResult::Advanced | PollResult::Rescanned) => POLL_INTERVAL_MIN,
+                Err(_) => POLL_INTERVAL_MAX,
             };
             // A scan of everything, done when there is no watermark, is expensive and must not be
             // repeated at the short interval. A scan that a new writer made necessary may be.
             let expensive = !matches!(outcome, Ok(PollResult::Advanced | PollResult::Rescanned));
-            let pause = if expensive { pause.max(took * SHARE) } else { pause };
+            let pause = if expensive { pause.max(took * PAUSES_PER_POLL) } else { pause };
             let failed = outcome.err();
             let wake_all = failed.is_some() || depth == Depth::Rescan;
             state.failed = failed.map(|error| (state.polls, error));
@@ -176,7 +176,7 @@ impl Poller {
     fn next_poll(&self, pause: &mut Duration, check_manifest: &mut Instant) -> Option<Depth> {
         let mut state = self.state.lock();
         while !state.ended && !state.rescan_requested && !self.waiters.has_readers() {
-            *pause = FIRST;
+            *pause = POLL_INTERVAL_MIN;
             state.sleeps = true;
             self.changed.wait(&mut state);
         }

@@ -26,9 +26,9 @@ use crate::store::trim_point::{Trim, TrimPoint};
 use crate::store::watermark_page::PageReader;
 
 /// The number of scans at most, while a writer changes the directory.
-pub(super) const TRIES: usize = 8;
+pub(super) const SCANS_MAX: usize = 8;
 /// The pause before a repeated scan.
-pub(super) const AGAIN: Duration = Duration::from_millis(1);
+pub(super) const RESCAN_PAUSE: Duration = Duration::from_millis(1);
 
 /// The result of one directory scan, and a cache of what was read since. A replaced snapshot
 /// returns no more records: recovery may have moved the last ones.
@@ -111,7 +111,7 @@ impl Snapshot {
         counts: &Arc<ReadCounts>,
     ) -> Result<Arc<Self>> {
         let mut outcome = Self::scan(dir, options, engine, counts);
-        for _ in 1..TRIES {
+        for _ in 1..SCANS_MAX {
             match &outcome {
                 Ok(snapshot) if snapshot.corruption.is_none() => break,
                 Err(
@@ -120,7 +120,7 @@ impl Snapshot {
                     | Error::ForeignFile { .. },
                 ) => break,
                 _ => {
-                    std::thread::sleep(AGAIN);
+                    std::thread::sleep(RESCAN_PAUSE);
                     let again = Self::scan(dir, options, engine, counts);
                     let same = match (&outcome, &again) {
                         (Ok(before), Ok(now)) => before.found_the_same(now),
