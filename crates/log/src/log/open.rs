@@ -43,7 +43,7 @@ use crate::store::space_reserve::{self, Reserve};
 use crate::store::trim_point::TrimPoint;
 
 /// Commit threads of an engine that serves a single log.
-const THREADS: usize = 4;
+const COMMIT_THREADS: usize = 4;
 
 impl Log {
     /// Opens the log in `dir` for writing with the default options, and creates it if there is
@@ -371,7 +371,7 @@ fn engine_of(options: &Options) -> Result<Engine> {
                 let rule = format!("a processor that this process may use; {processor} is none");
                 return Err(Error::InvalidOption { option: "pin", rule });
             }
-            Engine::pinned(THREADS, processor)
+            Engine::pinned(COMMIT_THREADS, processor)
         }
         (None, None) => Engine::shared(),
     };

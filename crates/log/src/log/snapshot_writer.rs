@@ -18,7 +18,7 @@ use crate::store::paths;
 use crate::store::snapshot_files::{self, SNAPSHOT_NOTE_MAX};
 
 /// Chunks that wait for the thread that writes them.
-const QUEUED: usize = 2;
+const QUEUED_CHUNKS_MAX: usize = 2;
 
 /// Writes a snapshot, from [`Snapshots::writer`](crate::Snapshots::writer), as an [`io::Write`]. A
 /// thread of its own writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at
@@ -54,8 +54,8 @@ struct ChunkThread {
 
 impl ChunkThread {
     fn start(mut file: Growing) -> Result<Self> {
-        let (full, to_write) = sync_channel::<Chunk>(QUEUED);
-        let (written, empty) = sync_channel(QUEUED + 2);
+        let (full, to_write) = sync_channel::<Chunk>(QUEUED_CHUNKS_MAX);
+        let (written, empty) = sync_channel(QUEUED_CHUNKS_MAX + 2);
         let run = move || {
             for mut chunk in to_write {
                 file.write(&mut chunk)?;
