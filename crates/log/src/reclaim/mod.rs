@@ -75,7 +75,7 @@ pub const COPY_BYTES_MAX: u64 = 64 << 20;
 pub const LIVE_NUMBERS_MAX: usize = 1 << 19;
 /// If the next live record is at most this many sequence numbers away, the read continues over the
 /// dead records between; otherwise a new read begins.
-const NEAR: u64 = 4096;
+const NEAR_NUMBERS: u64 = 4096;
 
 /// The size of a record with a payload of this length in a segment, in bytes. Excludes the padding
 /// of whole commit units.
@@ -395,7 +395,7 @@ fn copy_these<O: Owner>(
     let mut stream: Option<LogStream> = None;
     let mut reached = Seq::ZERO;
     while let [next, rest @ ..] = numbers {
-        if next.0.saturating_sub(reached.0) > NEAR {
+        if next.0.saturating_sub(reached.0) > NEAR_NUMBERS {
             stream = None;
         }
         let batch = match &mut stream {

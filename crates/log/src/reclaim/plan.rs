@@ -99,7 +99,7 @@ impl Plan {
     ) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();
         if dead > 0 {
-            return Self::of(&segments[..dead]);
+            return Self::from_segments(&segments[..dead]);
         }
         let live: u64 = segments.iter().map(|segment| segment.live).sum();
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
@@ -118,7 +118,7 @@ impl Plan {
             }
             let fits = copied.saturating_add(added_live) <= most;
             if cut == 0 && effort == Effort::FullDisk && !fits {
-                return Self::of(&segments[..with_at_most(segments, most)]);
+                return Self::from_segments(&segments[..with_at_most(segments, most)]);
             }
             if cut > 0 && !fits {
                 break;
@@ -127,10 +127,10 @@ impl Plan {
             copied += added_live;
             (added, added_live) = (0, 0);
         }
-        Self::of(&segments[..cut])
+        Self::from_segments(&segments[..cut])
     }
 
-    fn of(segments: &[Usage]) -> Option<Self> {
+    fn from_segments(segments: &[Usage]) -> Option<Self> {
         let last = segments.last()?.last;
         Some(Self {
             segments: segments.len(),
