@@ -16,7 +16,7 @@ use crate::store::segment_scan::{Density, From, end_of_units, scan};
 use crate::store::segment_table::{Segment, State};
 
 /// Bytes that are read and written at once.
-const CHUNK: usize = 2 << 20;
+const COPY_CHUNK_BYTES: usize = 2 << 20;
 
 /// The result of a copy.
 #[derive(Debug)]
@@ -68,10 +68,10 @@ pub(super) fn copy(
 
 fn copy_bytes(from: &dyn File, to: &dyn File, end: u32) -> Result<()> {
     to.preallocate(0, u64::from(end))?;
-    let mut buffer = AlignedBuf::lazy_huge(CHUNK);
+    let mut buffer = AlignedBuf::lazy_huge(COPY_CHUNK_BYTES);
     let mut at = 0;
     while at < u64::from(end) {
-        let wanted = CHUNK.min((u64::from(end) - at) as usize);
+        let wanted = COPY_CHUNK_BYTES.min((u64::from(end) - at) as usize);
         let got = read_full_at(from, &mut buffer[..wanted.next_multiple_of(BLOCK as usize)], at)?;
         if got == 0 {
             // A shorter copy fails its check.

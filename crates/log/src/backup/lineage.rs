@@ -22,12 +22,12 @@ use crate::store::manifest::{Lineage, Manifest};
 
 /// A reader in another process learns of a commit a little later than the writer, which may have
 /// made the earlier backup: how often, and after which time, it looks again.
-const LOOKS: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(25);
+const COMPARISONS_MAX: u32 = 20;
+const COMPARISON_PAUSE: Duration = Duration::from_millis(25);
 
 /// A record by what two logs that continued separately do not share.
 #[derive(Debug, PartialEq, Eq)]
-struct Known {
+struct RecordIdentity {
     payload: Vec<u8>,
     time: Option<SystemTime>,
 }
@@ -94,9 +94,9 @@ fn compare(
     last_there: Seq,
 ) -> Result<Compared> {
     let mut source = (origin.now)()?;
-    for _ in 0..LOOKS {
+    for _ in 0..COMPARISONS_MAX {
         if source.limit().1 < last_there.0 {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(COMPARISON_PAUSE);
             source = (origin.now)()?;
         }
     }
@@ -133,8 +133,9 @@ fn compare(
     )))
 }
 
-fn first(mut stream: LogStream, seq: Seq) -> Result<Option<Known>> {
+fn first(mut stream: LogStream, seq: Seq) -> Result<Option<RecordIdentity>> {
     let Some(batch) = stream.try_next()? else { return Ok(None) };
     let record = batch.iter().next().filter(|record| record.seq == seq);
-    Ok(record.map(|record| Known { payload: record.payload.to_vec(), time: record.time() }))
+    Ok(record
+        .map(|record| RecordIdentity { payload: record.payload.to_vec(), time: record.time() }))
 }

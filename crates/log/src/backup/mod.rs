@@ -62,7 +62,7 @@ use origin::Origin;
 pub use path_is_within::path_is_within;
 
 /// How often a backup starts over because even the newest segment was dropped before it was copied.
-const TRIES: usize = 100;
+const ATTEMPTS_MAX: usize = 100;
 
 /// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +173,7 @@ fn copy_to(
     options: &ReadOptions,
     path: &Path,
 ) -> Result<Backup> {
-    for _ in 0..TRIES {
+    for _ in 0..ATTEMPTS_MAX {
         // A copy that another process opens for writing meanwhile begins another lineage.
         let manifest = Manifest::of_log(origin.dir)?;
         if let Some(earlier) = dest.earlier()

@@ -29,7 +29,7 @@ use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 
 /// The contents of its directory, as a restore found it.
-enum Found {
+enum TargetState {
     /// Nothing, or an interrupted restore.
     Unfinished,
     /// A copy that was complete once.
@@ -81,8 +81,8 @@ impl ReadOnlyStorage<'_> {
         };
         match dir {
             Some(dir) => match find(&*dir, &origin)? {
-                Found::Complete => self.complete(&*dir, &origin),
-                Found::Unfinished => back_up(&origin, log.options(), path),
+                TargetState::Complete => self.complete(&*dir, &origin),
+                TargetState::Unfinished => back_up(&origin, log.options(), path),
             },
             None => back_up(&origin, log.options(), path),
         }
@@ -113,7 +113,7 @@ impl ReadOnlyStorage<'_> {
     }
 }
 
-fn find(dir: &dyn Dir, origin: &Origin<'_>) -> Result<Found> {
+fn find(dir: &dyn Dir, origin: &Origin<'_>) -> Result<TargetState> {
     let names = dir.list()?;
     let component = app_metadata::read(dir)?.map(|(component, _)| component);
     let manifest = Manifest::read(dir)?;
@@ -128,18 +128,18 @@ fn find(dir: &dyn Dir, origin: &Origin<'_>) -> Result<Found> {
             refuse(dir, format!("it is of the log {}, and this is {}", found.log, origin.id))
         }
         (_, Some(found)) if !found.is_copy => refuse(dir, "it was opened for writing".into()),
-        (None, Some(_)) => Ok(Found::Complete),
+        (None, Some(_)) => Ok(TargetState::Complete),
         // A later backup that was interrupted.
         (Some(_), Some(found)) if found.durable_bound() > (origin.now)()?.limit().1 => {
             refuse(dir, "it has records that the backup does not have".into())
         }
-        (Some(_), _) => Ok(Found::Unfinished),
+        (Some(_), _) => Ok(TargetState::Unfinished),
         (None, None) => {
             let next = paths::next(paths::APP_METADATA);
             let is_left =
                 |name: &String| *name == next || matches!(paths::classify(name), Name::Temporary);
             match names.iter().all(is_left) {
-                true => Ok(Found::Unfinished),
+                true => Ok(TargetState::Unfinished),
                 false => refuse(dir, "it holds other files".into()),
             }
         }
