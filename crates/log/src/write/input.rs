@@ -173,22 +173,22 @@ impl<'a> Input<'a> {
 }
 
 /// Batches of at most this many records need no heap allocation.
-const FEW: usize = 32;
+const INLINE_RECORDS_MAX: usize = 32;
 
 /// The records of a batch, each taken once.
 pub(crate) struct Inputs<'a> {
-    few: [Input<'a>; FEW],
+    few: [Input<'a>; INLINE_RECORDS_MAX],
     /// The number of records in `few`.
     len: usize,
-    /// All records, if there are more than `FEW`.
+    /// All records, if there are more than `INLINE_RECORDS_MAX`.
     many: Vec<Input<'a>>,
 }
 
 impl<'a> Inputs<'a> {
     fn take(records: impl ExactSizeIterator<Item = Input<'a>>) -> Self {
-        let mut few = [Input::EMPTY; FEW];
+        let mut few = [Input::EMPTY; INLINE_RECORDS_MAX];
         let len = records.len();
-        if len > FEW {
+        if len > INLINE_RECORDS_MAX {
             return Self { few, len: 0, many: records.collect() };
         }
         for (input, record) in few.iter_mut().zip(records) {
