@@ -110,7 +110,7 @@ fn fork() -> Fork {
 
 /// The number of valid units that the map finds in the newest segment.
 fn units(disk: &SimDisk) -> usize {
-    Map::of(disk).newest().units.len()
+    Map::read(disk).newest().units.len()
 }
 
 #[test]

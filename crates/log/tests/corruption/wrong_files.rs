@@ -336,7 +336,7 @@ fn two_corrupted_headers_in_a_row_are_reported() {
                 });
             }
         }
-        Map::of(&sample.disk);
+        Map::read(&sample.disk);
     }
     cases.finish(8);
 }

@@ -108,7 +108,7 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                     options
                 };
                 let last = cut(&disk, life, with);
-                let map = Map::of(&disk);
+                let map = Map::read(&disk);
                 let units = map.segments.iter().flat_map(|segment| {
                     segment.units.iter().map(|unit| (segment_path(segment.number), unit))
                 });
@@ -196,7 +196,7 @@ fn torn_watermark_page_keeps_the_previous_bound() {
         assert!(operations.end - operations.start >= 3, "a sync, a store and a sync");
         for operation in operations {
             let (disk, _) = lived(Some(CutPoint::During(operation)));
-            let map = Map::of(&disk);
+            let map = Map::read(&disk);
             let segment = &map.segments[0];
             for unit in segment.units.iter().filter(|unit| unit.last_seq <= RECORDS) {
                 cases.run(format!("{seed}, {operation}, {}", unit.last_seq), || {

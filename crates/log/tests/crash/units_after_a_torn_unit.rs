@@ -49,7 +49,7 @@ fn torn_in_the_middle() -> (SimDisk, Item, u64) {
         Log::builder(DIR).options(handing_over(&disk, &engine, OpenCheck::Quick)).open().unwrap();
     let items: Vec<_> = (1..=3).map(|seq| hand_over(&log, &engine, "first", seq)).collect();
     cut_power(&disk, log, &engine, Persist::Everything);
-    let map = Map::of(&disk);
+    let map = Map::read(&disk);
     let [_, torn, _] = &map.newest().units[..] else { panic!("not three units") };
     disk.flip_bit(&segment_path(map.newest().number), (torn.at.start as u64 + 4500) * 8).unwrap();
     (disk, items[0].clone(), torn.at.start as u64)

@@ -12,7 +12,7 @@ use esker_log::{
 };
 
 use crate::fixture::{
-    Seen, all, append, append_many, block_on, in_time, payload, payloads, read_from, rest,
+    ReadRecord, all, append, append_many, block_on, in_time, payload, payloads, read_from, rest,
 };
 
 /// Runs all of it on a disk of this name.
@@ -77,7 +77,7 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     assert_eq!(all(&log), expected);
 }
 
-fn append_to(log: &Log, last: u64, expected: &mut Vec<Seen>) {
+fn append_to(log: &Log, last: u64, expected: &mut Vec<ReadRecord>) {
     while log.accepted().0 < last {
         append(log, 1);
         expected.extend(payloads([log.accepted().0]));

@@ -20,7 +20,7 @@ pub const DIR: &str = "/log";
 pub const LONG: Duration = Duration::from_secs(20);
 
 /// A record as it was read: its number and its payload.
-pub type Seen = (u64, Vec<u8>);
+pub type ReadRecord = (u64, Vec<u8>);
 
 /// The smallest segments and buffers, on a disk, with an engine that the test drives itself.
 pub fn driven(disk: &SimDisk) -> (Options, Engine) {
@@ -97,12 +97,12 @@ pub fn follows(batch: &Batch, mut last: u64) -> u64 {
 }
 
 /// The records of a batch.
-pub fn seen(batch: &Batch) -> Vec<Seen> {
+pub fn seen(batch: &Batch) -> Vec<ReadRecord> {
     batch.iter().map(|record| (record.seq.0, record.payload.to_vec())).collect()
 }
 
 /// The records of the log from `start` onwards.
-pub fn read_from(log: &Log, start: Start) -> Result<Vec<Seen>> {
+pub fn read_from(log: &Log, start: Start) -> Result<Vec<ReadRecord>> {
     let mut stream = log.stream(start)?;
     let mut all = Vec::new();
     while let Some(batch) = stream.try_next()? {
@@ -113,17 +113,17 @@ pub fn read_from(log: &Log, start: Start) -> Result<Vec<Seen>> {
 }
 
 /// What a stream gives without waiting.
-pub fn rest(stream: &mut LogStream) -> Vec<Seen> {
+pub fn rest(stream: &mut LogStream) -> Vec<ReadRecord> {
     std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
 }
 
 /// Everything in the log.
-pub fn all(log: &Log) -> Vec<Seen> {
+pub fn all(log: &Log) -> Vec<ReadRecord> {
     read_from(log, Start::Oldest).unwrap()
 }
 
 /// The payloads of these numbers, as `all` gives them.
-pub fn payloads(numbers: impl IntoIterator<Item = u64>) -> Vec<Seen> {
+pub fn payloads(numbers: impl IntoIterator<Item = u64>) -> Vec<ReadRecord> {
     numbers.into_iter().map(|seq| (seq, payload(seq))).collect()
 }
 

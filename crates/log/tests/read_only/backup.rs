@@ -18,7 +18,7 @@ use esker_log::{Backup, Component, Engine, Error, Log, ReadOnlyLog, ReadOptions,
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{
-    DIR, Seen, all, append, append_many, driven, follows, payload, payloads, seen, small,
+    DIR, ReadRecord, all, append, append_many, driven, follows, payload, payloads, seen, small,
 };
 
 const COPY: &str = "/copy";
@@ -37,7 +37,7 @@ fn back_up(disk: &SimDisk) -> Result<Backup, Error> {
 
 /// What a reader gets of the log in a directory, and of the same log once it was opened for
 /// writing, on a copy of the disk.
-fn read(disk: &SimDisk, dir: &str) -> Vec<Seen> {
+fn read(disk: &SimDisk, dir: &str) -> Vec<ReadRecord> {
     let reader = reader(disk, dir).unwrap();
     assert!(reader.storage().corruption().is_none(), "{:?}", reader.storage().corruption());
     let mut stream = reader.stream(Start::Oldest).unwrap();

@@ -13,7 +13,7 @@ use esker_log::{
     Append, Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair,
 };
 
-use crate::fixture::{DIR, Seen, append, driven, payloads, seen};
+use crate::fixture::{DIR, ReadRecord, append, driven, payloads, seen};
 
 const COPY: &str = "/copy";
 const RESTORED: &str = "/restored";
@@ -32,7 +32,7 @@ fn reader(disk: &SimDisk, dir: &str) -> ReadOnlyLog {
     ReadOnlyLog::builder(dir).options(read_options(disk)).open().unwrap()
 }
 
-fn records(disk: &SimDisk, dir: &str) -> Vec<Seen> {
+fn records(disk: &SimDisk, dir: &str) -> Vec<ReadRecord> {
     let mut stream = reader(disk, dir).stream(Start::Oldest).unwrap();
     std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
 }
@@ -426,7 +426,7 @@ fn an_interrupted_backup_is_never_corrupt() {
 
 /// A copy of what an interrupted backup left is of the lineage of its records: the other log, in
 /// `dir`, replaces it only if it has nothing but what the backup before had.
-fn check_lineage(disk: &SimDisk, before: &[Seen], dir: &str, at: u64) {
+fn check_lineage(disk: &SimDisk, before: &[ReadRecord], dir: &str, at: u64) {
     let disk = disk.fork(at);
     let copy = ReadOnlyLog::builder(COPY).options(read_options(&disk)).open();
     if copy.is_ok_and(|copy| copy.storage().restore("/third").is_ok()) {
@@ -437,7 +437,7 @@ fn check_lineage(disk: &SimDisk, before: &[Seen], dir: &str, at: u64) {
 }
 
 /// Whether the copy opens. Then it has the records that it had, unless the log dropped them.
-fn check_interrupted(disk: &SimDisk, before: &[Seen], at: u64) -> bool {
+fn check_interrupted(disk: &SimDisk, before: &[ReadRecord], at: u64) -> bool {
     let found = esker_log::component::identify(COPY, read_options(disk)).unwrap();
     if found == Some(esker_log::component::UNFINISHED_BACKUP) {
         return false;

@@ -13,7 +13,7 @@ use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{Backup, Engine, Error, Log, ReadOnlyLog, Result, Retention, Seq, Start};
 
-use crate::fixture::{DIR, Seen, append, driven, payloads, seen};
+use crate::fixture::{DIR, ReadRecord, append, driven, payloads, seen};
 
 const BACKUP: &str = "/backup";
 /// Below a directory that the restore creates, too.
@@ -33,7 +33,7 @@ fn restore(disk: &SimDisk) -> Result<Backup> {
 
 #[derive(PartialEq)]
 struct Content {
-    records: Vec<Seen>,
+    records: Vec<ReadRecord>,
     snapshots: Vec<(u64, Vec<u8>)>,
     offsets: Vec<(String, Seq)>,
 }

@@ -12,11 +12,11 @@ use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
 
 use crate::fixture::{
-    self, DIR, LONG, Seen, all, append, block_on, driven, log, payload, payloads, poll_once, seen,
-    small,
+    self, DIR, LONG, ReadRecord, all, append, block_on, driven, log, payload, payloads, poll_once,
+    seen, small,
 };
 
-fn rest(stream: &mut LogStream) -> Vec<Seen> {
+fn rest(stream: &mut LogStream) -> Vec<ReadRecord> {
     std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
 }
 

@@ -50,19 +50,22 @@ fn stage(log: &Log, count: u64) -> Vec<Ticket> {
 
 /// What was asked of the file of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum FileCall {
     Write { dsync: bool },
     Sync,
 }
 
-const PLAIN: Asked = Asked::Write { dsync: false };
-const DURABLE: Asked = Asked::Write { dsync: true };
+const PLAIN: FileCall = FileCall::Write { dsync: false };
+const DURABLE: FileCall = FileCall::Write { dsync: true };
 
-type Calls = Arc<Mutex<Vec<(PathBuf, Asked)>>>;
+type Calls = Arc<Mutex<Vec<(PathBuf, FileCall)>>>;
 
 /// The same disk, and what is asked of its segments from now on. Zeros are written ahead of the
 /// log, and their sync is not one of a commit. `before` runs before each of the others.
-fn watched(disk: &SimDisk, before: impl Fn(Asked) + Send + Sync + 'static) -> (HookedDisk, Calls) {
+fn watched(
+    disk: &SimDisk,
+    before: impl Fn(FileCall) + Send + Sync + 'static,
+) -> (HookedDisk, Calls) {
     let calls = Calls::default();
     let list = Arc::clone(&calls);
     let zeros = Mutex::new(false);
@@ -73,9 +76,9 @@ fn watched(disk: &SimDisk, before: impl Fn(Asked) + Send + Sync + 'static) -> (H
                     *zeros.lock().unwrap() = true;
                     None
                 }
-                Op::Write => Some(Asked::Write { dsync: call.how.unwrap().dsync }),
+                Op::Write => Some(FileCall::Write { dsync: call.how.unwrap().dsync }),
                 Op::Sync if std::mem::take(&mut *zeros.lock().unwrap()) => None,
-                Op::Sync => Some(Asked::Sync),
+                Op::Sync => Some(FileCall::Sync),
                 _ => None,
             };
             if let Some(asked) = asked {
@@ -89,7 +92,7 @@ fn watched(disk: &SimDisk, before: impl Fn(Asked) + Send + Sync + 'static) -> (H
 }
 
 /// What was asked since the last call of this.
-fn take(calls: &Calls) -> Vec<Asked> {
+fn take(calls: &Calls) -> Vec<FileCall> {
     calls.lock().unwrap().drain(..).map(|(_, asked)| asked).collect()
 }
 
@@ -110,7 +113,7 @@ fn full_buffers_share_a_sync() {
     let (log, engine, calls) = open_watched(&disk, |_| {});
     let tickets = stage(&log, GROUP + 1);
     engine.run();
-    assert_eq!(take(&calls), [PLAIN, PLAIN, PLAIN, PLAIN, Asked::Sync]);
+    assert_eq!(take(&calls), [PLAIN, PLAIN, PLAIN, PLAIN, FileCall::Sync]);
     assert_eq!((log.durable(), log.stats().pending), (Seq(GROUP), 1));
     drop(tickets);
     engine.run();
@@ -136,7 +139,7 @@ fn a_group_has_half_of_the_staging_memory_at_most() {
     // The fifth and sixth are a second group. It is written beside the sync of the first.
     let asked = take(&calls);
     assert_eq!(asked[..4], [PLAIN; 4]);
-    assert_eq!(asked.iter().filter(|asked| **asked == Asked::Sync).count(), 2, "{asked:?}");
+    assert_eq!(asked.iter().filter(|asked| **asked == FileCall::Sync).count(), 2, "{asked:?}");
     assert_eq!(log.durable(), Seq(7 * PER_BUFFER));
     drop(tickets);
     log.close().unwrap();
@@ -243,12 +246,12 @@ fn a_waiting_caller_ends_the_group() {
     let first = seen.0 as usize - 1;
     assert!(poll_once(&mut tickets[first]).is_pending());
     std::thread::sleep(Duration::from_millis(50));
-    assert!(!take(&calls).contains(&Asked::Sync), "a sync beside a write that it is to cover");
+    assert!(!take(&calls).contains(&FileCall::Sync), "a sync beside a write that it is to cover");
     assert_eq!(log.durable(), seen);
     plain.open();
     in_time("the caller", move || tickets.swap_remove(first).blocking_wait().unwrap());
     let asked = take(&calls);
-    let synced = asked.iter().position(|asked| *asked == Asked::Sync);
+    let synced = asked.iter().position(|asked| *asked == FileCall::Sync);
     assert!(synced.is_some_and(|at| at <= 1), "the group went on beside a caller: {asked:?}");
     until("all is durable", || log.durable() == log.accepted());
     log.close().unwrap();
@@ -358,7 +361,7 @@ fn a_flipped_bit_cuts_two_commits_at_most() {
     }
     let last = log.durable().0;
     assert_eq!(last, 21 * PER_BUFFER);
-    assert!(take(&calls).iter().filter(|asked| **asked == Asked::Sync).count() >= 3);
+    assert!(take(&calls).iter().filter(|asked| **asked == FileCall::Sync).count() >= 3);
     disk.power_cut(Persist::Nothing);
     drop(log);
     engine.stop();

@@ -95,7 +95,7 @@ fn fixtures_are_read_back() {
         assert!(read.error.is_none(), "{name}: {:?}", read.error);
         assert_eq!(lines(&read.items), expected[..read.items.len()], "{name}");
         assert!(read.items.len() == expected.len() || name == "torn", "{name}");
-        Map::of(&disk);
+        Map::read(&disk);
 
         let log = open(&disk, OnCorruption::Fail).unwrap();
         let clean = name == "clean" || name == "quarantined";
@@ -121,7 +121,7 @@ fn fixtures_accept_new_records() {
         let log = open(&disk, OnCorruption::Fail).unwrap();
         let items = all(&log);
         drop(log);
-        let map = Map::of(&disk);
+        let map = Map::read(&disk);
         let sample =
             Sample { name: "golden", disk: disk.clone(), items: items.clone(), clean: true, map };
         continues(&sample, disk, items).unwrap();

@@ -14,7 +14,7 @@ use crate::fixture::{DIR, append, driven, log};
 const OURS: Component = Component(*b"OURS\0\0\0\0");
 const OTHER: Component = Component(*b"OTHER\0\0\0");
 
-fn of(disk: &SimDisk, component: Option<Component>) -> Options {
+fn options_with(disk: &SimDisk, component: Option<Component>) -> Options {
     let mut options = driven(disk).0;
     options.component = component;
     options
@@ -36,7 +36,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         all.into_iter().flat_map(|owner| [(owner, 0, false), (owner, 9, false), (owner, 9, true)])
     {
         let disk = SimDisk::new(1);
-        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
+        let log = Log::builder(DIR).options(options_with(&disk, owner)).open().unwrap();
         append(&log, records);
         if crash {
             disk.kill();
@@ -45,11 +45,11 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         } else {
             log.close().unwrap();
         }
-        assert_eq!(identify(DIR, of(&disk, None)).unwrap(), owner);
+        assert_eq!(identify(DIR, options_with(&disk, None)).unwrap(), owner);
         let before = everything(&disk);
         for other in all.into_iter().filter(|other| *other != owner) {
             let operations = disk.operations();
-            let refused = Log::builder(DIR).options(of(&disk, other)).open();
+            let refused = Log::builder(DIR).options(options_with(&disk, other)).open();
             assert!(
                 matches!(&refused, Err(Error::WrongComponent { found, expected, .. })
                     if *found == owner && *expected == other),
@@ -59,9 +59,9 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
             assert_eq!(everything(&disk), before, "{owner:?} opened as {other:?}");
         }
         // Work on the bytes does not depend on whose they are, and leaves that as it is.
-        assert!(verify(DIR, of(&disk, None)).unwrap().corruption.is_empty());
-        assert!(repair(DIR, of(&disk, None)).unwrap().quarantined.is_empty());
-        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
+        assert!(verify(DIR, options_with(&disk, None)).unwrap().corruption.is_empty());
+        assert!(repair(DIR, options_with(&disk, None)).unwrap().quarantined.is_empty());
+        let log = Log::builder(DIR).options(options_with(&disk, owner)).open().unwrap();
         assert_eq!(log.accepted(), Seq(records));
         if let Some(owner) = owner {
             let other = if owner == OURS { OTHER } else { OURS };
@@ -81,7 +81,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
 fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
     let whole = SimDisk::new(1);
     Log::builder(DIR)
-        .options(of(&whole, Some(OURS)))
+        .options(options_with(&whole, Some(OURS)))
         .open()
         .unwrap()
         .append(b"first")
@@ -93,7 +93,7 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
             for point in [CutPoint::Before(at), CutPoint::During(at)] {
                 let disk = SimDisk::new(1);
                 disk.cut_power_at(point, persist);
-                let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
+                let log = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open();
                 let first = log.as_ref().ok().and_then(|log| log.append(b"first").ok());
                 let durable = first.is_some_and(|first| first.blocking_wait().is_ok());
                 if disk.is_on() {
@@ -103,12 +103,13 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
                 disk.power_on();
                 let names: Vec<_> = everything(&disk).into_iter().map(|(name, _)| name).collect();
                 let begun = names.iter().any(|name| name == "manifest" || name.ends_with(".seg"));
-                let owner = identify(DIR, of(&disk, None)).unwrap();
+                let owner = identify(DIR, options_with(&disk, None)).unwrap();
                 assert!(!begun || owner == Some(OURS), "{point:?} {persist:?}: {names:?}");
-                let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+                let log =
+                    Log::builder(DIR).options(options_with(&disk, Some(OURS))).open().unwrap();
                 assert!(!durable || log.durable() == Seq(1), "{point:?} {persist:?}");
                 drop(log);
-                let plain = Log::builder(DIR).options(of(&disk, None)).open();
+                let plain = Log::builder(DIR).options(options_with(&disk, None)).open();
                 assert!(
                     matches!(plain, Err(Error::WrongComponent { .. })),
                     "{point:?} {persist:?}"
@@ -128,7 +129,7 @@ fn app_metadata_are_replaced_whole_and_outlive_a_power_cut() {
     drop(log);
     engine.stop();
     disk.power_on();
-    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+    let log = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open().unwrap();
     assert_eq!(
         log.component().app_metadata(OURS).unwrap().as_deref(),
         Some(&b"second, and longer"[..])
@@ -178,19 +179,19 @@ fn segments_report_which_records_they_hold() {
 #[test]
 fn a_log_is_given_to_another_component() {
     let disk = SimDisk::new(1);
-    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+    let log = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open().unwrap();
     append(&log, 9);
     assert!(matches!(
         log.component().set_component(OTHER, OURS, b""),
         Err(Error::WrongComponent { .. })
     ));
-    assert_eq!(identify(DIR, of(&disk, None)).unwrap(), Some(OURS));
+    assert_eq!(identify(DIR, options_with(&disk, None)).unwrap(), Some(OURS));
     log.component().put_app_metadata(OURS, b"content").unwrap();
     log.component().set_component(OURS, OTHER, b"").unwrap();
     log.close().unwrap();
-    let refused = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
+    let refused = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open();
     assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
-    let log = Log::builder(DIR).options(of(&disk, Some(OTHER))).open().unwrap();
+    let log = Log::builder(DIR).options(options_with(&disk, Some(OTHER))).open().unwrap();
     assert_eq!(log.component().app_metadata(OTHER).unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(log.accepted(), Seq(9));
     log.close().unwrap();
@@ -201,7 +202,7 @@ fn a_log_is_given_to_another_component() {
 fn discarding_a_log_removes_its_files_and_no_others() {
     for owner in [None, Some(OURS), Some(OTHER)] {
         let disk = SimDisk::new(1);
-        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
+        let log = Log::builder(DIR).options(options_with(&disk, owner)).open().unwrap();
         append(&log, 9);
         if owner == Some(OURS) {
             let refused = discard(DIR, OURS, &disk.process());
@@ -228,7 +229,7 @@ fn discarding_a_log_removes_its_files_and_no_others() {
 #[test]
 fn discarding_a_log_leaves_what_was_quarantined() {
     let disk = SimDisk::new(1);
-    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+    let log = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open().unwrap();
     append(&log, 9);
     log.close().unwrap();
     let quarantine = std::path::Path::new(DIR).join("quarantine");

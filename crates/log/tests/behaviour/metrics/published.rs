@@ -26,7 +26,7 @@ struct Recorded {
 struct Metric(String, Values);
 
 impl Metric {
-    fn of(recorded: &Recorded, key: &Key) -> Arc<Self> {
+    fn register(recorded: &Recorded, key: &Key) -> Arc<Self> {
         let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
         let name = format!("{}{}", key.name(), labels.collect::<String>());
         Arc::new(Self(name, Arc::clone(&recorded.values)))
@@ -96,15 +96,15 @@ impl Recorder for Recorded {
     }
 
     fn register_counter(&self, key: &Key, _: &metrics::Metadata<'_>) -> Counter {
-        Counter::from_arc(Metric::of(self, key))
+        Counter::from_arc(Metric::register(self, key))
     }
 
     fn register_gauge(&self, key: &Key, _: &metrics::Metadata<'_>) -> Gauge {
-        Gauge::from_arc(Metric::of(self, key))
+        Gauge::from_arc(Metric::register(self, key))
     }
 
     fn register_histogram(&self, key: &Key, _: &metrics::Metadata<'_>) -> Histogram {
-        Histogram::from_arc(Metric::of(self, key))
+        Histogram::from_arc(Metric::register(self, key))
     }
 }
 

@@ -29,7 +29,7 @@ fn log_of_segments() -> (SimDisk, Map) {
     engine.run();
     log.close().unwrap();
     engine.stop();
-    let map = Map::of(&disk);
+    let map = Map::read(&disk);
     assert!(map.segments.len() >= 6, "{} segments", map.segments.len());
     (disk, map)
 }

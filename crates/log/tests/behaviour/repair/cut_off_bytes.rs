@@ -15,13 +15,13 @@ use crate::corruption_kit::edits::unlink;
 use crate::corruption_kit::format::{self, BLOCK};
 use crate::corruption_kit::map::{Map, in_dir, segment_path};
 use crate::corruption_kit::sample::{self, Building, Sample};
-use crate::fixture::{DIR, Seen, driven};
+use crate::fixture::{DIR, ReadRecord, driven};
 
 fn options(disk: &SimDisk) -> ReadOptions {
     ReadOptions::from(driven(disk).0)
 }
 
-fn records(found: esker_log::Salvage) -> BTreeSet<Seen> {
+fn records(found: esker_log::Salvage) -> BTreeSet<ReadRecord> {
     let records = found.map(Result::unwrap).filter_map(|found| match found {
         Salvaged::Record(record) => Some((record.seq.0, record.payload)),
         _ => None,

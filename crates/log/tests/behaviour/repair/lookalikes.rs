@@ -15,7 +15,7 @@ use esker_testkit::{Call, Hook, HookedDisk};
 
 use crate::corruption_kit::format::{self, BLOCK, RECORD_HEADER, Salt, UNIT_HEADER, seal_record};
 use crate::corruption_kit::map::segment_path;
-use crate::fixture::{DIR, Seen, all, append, driven, payload};
+use crate::fixture::{DIR, ReadRecord, all, append, driven, payload};
 
 const FOOTER: u32 = 0xE5CE_F007;
 const MIB: usize = 1 << 20;
@@ -24,7 +24,7 @@ fn options(disk: &SimDisk) -> ReadOptions {
     ReadOptions::from(driven(disk).0)
 }
 
-fn records(found: esker_log::Salvage) -> Vec<Seen> {
+fn records(found: esker_log::Salvage) -> Vec<ReadRecord> {
     let records = found.map(Result::unwrap).filter_map(|found| match found {
         Salvaged::Record(record) => Some((record.seq.0, record.payload)),
         _ => None,
@@ -39,7 +39,7 @@ fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
 }
 
 /// A log of one segment, closed.
-fn written(first: &[u8]) -> (SimDisk, PathBuf, Vec<Seen>) {
+fn written(first: &[u8]) -> (SimDisk, PathBuf, Vec<ReadRecord>) {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(driven(&disk).0).record_limit(8 << 20).open().unwrap();
     log.append(first).unwrap().blocking_wait().unwrap();

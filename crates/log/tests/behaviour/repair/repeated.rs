@@ -100,7 +100,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
     let disk = sample.disk.fork(1);
     let mut seen: Vec<Vec<u8>> = Vec::new();
     for round in 0..3u64 {
-        let map = corruption_kit::map::Map::of(&disk);
+        let map = corruption_kit::map::Map::read(&disk);
         let file = segment_path(map.newest().number);
         disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
         let corrupted = disk.contents(&file).unwrap();

@@ -12,7 +12,7 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, ReadOptions, Salvage, Salvaged, Start, repair, salvage, salvage_log};
 
 use crate::corruption_kit::map::{Map, segment_path};
-use crate::fixture::{DIR, Seen, all, append, append_many, driven, payload, payloads, seen};
+use crate::fixture::{DIR, ReadRecord, all, append, append_many, driven, payload, payloads, seen};
 
 fn open(disk: &SimDisk) -> Log {
     Log::builder(DIR).options(driven(disk).0).open().unwrap()
@@ -23,14 +23,14 @@ fn options(disk: &SimDisk) -> ReadOptions {
 }
 
 /// The records, and the bytes that were skipped.
-fn read(salvage: Salvage) -> (Vec<Seen>, u64) {
+fn read(salvage: Salvage) -> (Vec<ReadRecord>, u64) {
     let (records, skipped, _) = read_all(salvage);
     (records, skipped)
 }
 
 /// The records, the bytes that were skipped, and the numbers that are missing.
-fn read_all(salvage: Salvage) -> (Vec<Seen>, u64, Vec<u64>) {
-    let (mut records, mut skipped, mut missing) = (Vec::<Seen>::new(), 0, Vec::new());
+fn read_all(salvage: Salvage) -> (Vec<ReadRecord>, u64, Vec<u64>) {
+    let (mut records, mut skipped, mut missing) = (Vec::<ReadRecord>::new(), 0, Vec::new());
     for found in salvage {
         match found.unwrap() {
             Salvaged::Record(record) => {
@@ -49,7 +49,7 @@ fn read_all(salvage: Salvage) -> (Vec<Seen>, u64, Vec<u64>) {
 
 /// Several segments, with commits of one record and of a hundred, truncated in the middle of one,
 /// and continued after a crash that cut records off.
-fn sample() -> (SimDisk, Vec<Seen>) {
+fn sample() -> (SimDisk, Vec<ReadRecord>) {
     let disk = SimDisk::new(1);
     let process = disk.process();
     let log = open(&process);
@@ -168,7 +168,7 @@ fn a_flipped_bit_costs_one_record() {
 fn a_flipped_bit_in_the_padding_costs_no_record() {
     let (disk, written) = sample();
     let mut flips = 0;
-    for segment in Map::of(&disk).segments {
+    for segment in Map::read(&disk).segments {
         let file = segment_path(segment.number);
         for record in segment.units.iter().flat_map(|unit| &unit.records).step_by(7) {
             for byte in record.payload.end..record.at.end {
@@ -212,7 +212,7 @@ fn quarantined_bytes_and_the_repaired_log_are_all_but_one_record() {
 }
 
 /// What the repaired log has, without its gaps.
-fn kept(disk: &SimDisk) -> BTreeSet<Seen> {
+fn kept(disk: &SimDisk) -> BTreeSet<ReadRecord> {
     let log = open(disk);
     let mut stream = log.stream(Start::Oldest).unwrap();
     let mut kept = BTreeSet::new();

@@ -94,8 +94,9 @@ fn repair_of_the_oldest_header_above_the_trim_point() {
                 let disk = dropped_below(&sample, floor + 1, clean);
                 let items: Vec<Item> =
                     sample.items.iter().filter(|item| item.last() > floor).cloned().collect();
-                let file = segment_path(Map::of(&disk).segments[0].number);
-                let last = Map::of(&disk).segments[0].units.last().map_or(0, |unit| unit.last_seq);
+                let file = segment_path(Map::read(&disk).segments[0].number);
+                let last =
+                    Map::read(&disk).segments[0].units.last().map_or(0, |unit| unit.last_seq);
                 let before = positions(&disk, last);
                 let len = disk.contents(&file).unwrap().len();
                 disk.overwrite(&file, 0, &[0x5A; BLOCK]).unwrap();
@@ -123,7 +124,7 @@ fn repair_of_a_unit_around_the_trim_point() {
     for sample in [sample::closed(), sample::killed()] {
         for floor in floors(&sample) {
             let disk = dropped_below(&sample, floor + 1, true);
-            let map = Map::of(&disk);
+            let map = Map::read(&disk);
             for unit in &map.segments[0].units {
                 let corrupted = disk.fork(1);
                 let file = segment_path(map.segments[0].number);

@@ -49,7 +49,7 @@ pub fn segment_path(number: u64) -> PathBuf {
 }
 
 impl Map {
-    pub fn of(disk: &SimDisk) -> Self {
+    pub fn read(disk: &SimDisk) -> Self {
         let mut map = Self { segments: Vec::new(), durable_bounds: Vec::new() };
         for name in disk.files(Path::new(DIR)).unwrap() {
             let file = in_dir(&name);

@@ -271,6 +271,6 @@ pub fn continues(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
         return Err(format!("after {last} came {first:?}, in {}", sample.name));
     }
     verifies(&log.disk, &log.items)?;
-    Map::of(&log.disk);
+    Map::read(&log.disk);
     Ok(())
 }

@@ -190,7 +190,7 @@ impl Building {
     /// Whether the cut left a part of the last unit, all that it left can be read, and the mark
     /// still says that the record before is durable.
     fn is_torn(&self) -> bool {
-        let map = Map::of(&self.disk);
+        let map = Map::read(&self.disk);
         let path = segment_path(map.newest().number);
         let end = map.newest().units.last().map_or(0, |unit| unit.at.end);
         let bytes = self.disk.contents(&path).unwrap();
@@ -205,7 +205,7 @@ impl Building {
 
     /// The last record of the last valid unit on the disk.
     fn last_unit(&self) -> Option<u64> {
-        let map = Map::of(&self.disk);
+        let map = Map::read(&self.disk);
         map.segments.iter().flat_map(|s| &s.units).map(|u| u.last_seq).next_back()
     }
 
@@ -214,7 +214,7 @@ impl Building {
         // A cut may take the process number from the lock file, which is not synced. With it,
         // opening has nothing to write there before it knows of corruption.
         put(&disk, &in_dir("lock"), format!("{:<10}\n", std::process::id()).as_bytes());
-        let map = Map::of(&disk);
+        let map = Map::read(&disk);
         let marked = map.durable_bounds.iter().filter(|claim| claim.file == in_dir("mark"));
         let marked = marked.map(|claim| claim.seq).max();
         assert!(self.cut || marked == Some(self.last()), "{name}: the mark says {marked:?}");
