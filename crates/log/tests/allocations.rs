@@ -111,7 +111,7 @@ fn an_append_allocates_nothing() {
     log.close().unwrap();
 }
 
-/// What `block_on` itself takes is counted first, and taken off.
+/// Allocations of `block_on` itself are counted first, and subtracted.
 #[test]
 fn an_async_append_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

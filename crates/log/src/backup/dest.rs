@@ -176,7 +176,7 @@ impl Dest {
     pub(super) fn name_files(&mut self, first: &SegmentHeader, log: &Manifest) -> Result<()> {
         if !self.unfinished && !self.unnamed.is_empty() {
             let is_continued = self.is_continued_by(first)?;
-            // What is there is of this lineage, too, and what comes now may be of no other.
+            // The records there are of this lineage, too, and those that come must be.
             let manifest = &mut self.manifest;
             (manifest.lineage, manifest.ancestors) = (log.lineage, log.ancestors);
             if is_continued {

@@ -20,10 +20,10 @@ use crate::read::cursor::Start;
 use crate::read::stream::LogStream;
 use crate::store::manifest::{Lineage, Manifest};
 
-/// A reader in another process learns of a commit a little later than the writer, which may have
-/// made the earlier backup: how often, and after which time, it looks again.
-const COMPARISONS_MAX: u32 = 20;
-const COMPARISON_PAUSE: Duration = Duration::from_millis(25);
+/// The most reads of the origin's end, and the pause before each. A reader in another process
+/// learns of a commit a little later than the writer, which may have made the earlier backup.
+const ORIGIN_READS_MAX: u32 = 20;
+const ORIGIN_READ_PAUSE: Duration = Duration::from_millis(25);
 
 /// A record by what two logs that continued separately do not share.
 #[derive(Debug, PartialEq, Eq)]
@@ -94,9 +94,9 @@ fn compare(
     last_there: Seq,
 ) -> Result<Compared> {
     let mut source = (origin.now)()?;
-    for _ in 0..COMPARISONS_MAX {
+    for _ in 0..ORIGIN_READS_MAX {
         if source.limit().1 < last_there.0 {
-            std::thread::sleep(COMPARISON_PAUSE);
+            std::thread::sleep(ORIGIN_READ_PAUSE);
             source = (origin.now)()?;
         }
     }

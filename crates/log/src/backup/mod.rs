@@ -61,7 +61,8 @@ use dest::{CopiedLog, Dest};
 use origin::Origin;
 pub use path_is_within::path_is_within;
 
-/// How often a backup starts over because even the newest segment was dropped before it was copied.
+/// The most attempts, of which each starts over because even the newest segment was dropped before
+/// it was copied.
 const ATTEMPTS_MAX: usize = 100;
 
 /// The result of a backup.

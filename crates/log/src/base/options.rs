@@ -67,10 +67,10 @@ pub struct Retention {
     /// this time longer. More than 0.
     ///
     /// While the log is open, ages are counted on a monotonic clock, so a step of the wall clock
-    /// neither drops records nor keeps them. A record of before the opening has the age that its
-    /// [time](crate::Record::time) has by the wall clock then. One whose time is ahead of that
-    /// clock counts as committed at the opening: a log that is never open for this long keeps such
-    /// records until everything is truncated.
+    /// neither drops records nor keeps them. A record from before the opening has the age that its
+    /// [time](crate::Record::time) has by the wall clock at the opening. If its time is ahead of
+    /// that clock, it counts as committed at the opening: a log that is never open for this long
+    /// keeps such records until everything is truncated.
     pub age: Option<Duration>,
 }
 
@@ -132,11 +132,11 @@ pub enum Direct {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCorruption {
-    /// Opening fails with [`Error::Corrupted`] and changes nothing.
+    /// Opening fails with [`Error::Corrupted`](crate::Error::Corrupted) and changes nothing.
     #[default]
     Fail,
     /// The corrupt commit units are quarantined under `quarantine/`, and the rest stays. Reading
-    /// them returns [`Error::Quarantined`].
+    /// them returns [`Error::Quarantined`](crate::Error::Quarantined).
     Quarantine,
     /// Everything from the corrupt unit on is quarantined under `quarantine/` and cut off.
     Truncate,
@@ -180,8 +180,8 @@ pub struct Options {
     /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
     /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
     /// component frees space ([`Purpose::Internal`](crate::component::Purpose::Internal)), which
-    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while
-    /// the reserve is missing and cannot be made.
+    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get
+    /// [`Error::NoSpace`](crate::Error::NoSpace) while the reserve is missing and cannot be made.
     ///
     /// The reserve is filled when the log is opened and when space was freed. It leaves as much
     /// free space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
@@ -200,7 +200,7 @@ pub struct Options {
     /// quarter of it, and 1 MiB at most.
     pub buffer_size: u32,
     /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. When they are
-    /// full, appending waits, or fails with [`Error::Full`].
+    /// full, appending waits, or fails with [`Error::Full`](crate::Error::Full).
     pub buffers: u32,
     /// The most commits in flight at a time where each is one write that is durable by itself (see
     /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, the device can process
@@ -208,9 +208,9 @@ pub struct Options {
     pub commits_in_flight: u32,
     /// Whether the staging buffers are on huge pages of the kernel's pool. Default `false`: the
     /// kernel is asked for transparent huge pages, for all buffers but the first of the log. With
-    /// this, all of them are reserved at opening, which fails with [`Error::HugePages`] when the
-    /// kernel has too few in its pool. `buffer_size` must be a multiple of the size of a huge page,
-    /// usually 2 MiB.
+    /// this, all of them are reserved at opening, which fails with
+    /// [`Error::HugePages`](crate::Error::HugePages) when the kernel has too few in its pool.
+    /// `buffer_size` must be a multiple of the size of a huge page, usually 2 MiB.
     ///
     /// The number of buffers reserved, each of `buffer_size`, is one more than the larger of
     /// `buffers` and what `tail_cache` has room for. Buffers of larger records, and those made
@@ -258,10 +258,10 @@ pub struct Options {
     /// The engine whose threads commit. Default: the one that all logs of the process share.
     pub engine: Option<Engine>,
     /// The reserve of another log on the same file system, which this one uses beside its own: for
-    /// many logs that keep one together. Ordinary appends get [`Error::NoSpace`] while either is
-    /// missing. Openings and internal appends take from it what they need, in parts. Give such a
-    /// log a `reserve` of 0 bytes. Once the other log is closed, this one has its own alone.
-    /// Default none.
+    /// many logs that keep one together. Ordinary appends get
+    /// [`Error::NoSpace`](crate::Error::NoSpace) while either is missing. Openings and internal
+    /// appends take from it what they need, in parts. Give such a log a `reserve` of 0 bytes. Once
+    /// the other log is closed, this one has its own alone. Default none.
     pub shared_reserve: Option<SharedReserve>,
     /// The processor that the commit threads are pinned to. The log then has an engine of its own,
     /// and `engine` must not be set; see [`Engine::pinned`] for a pinned engine that several logs

@@ -6,9 +6,9 @@
 //!
 //! - A record that is committed after the beginning has the age since its commit, on the clock that
 //!   nothing sets.
-//! - A record of before has the time since the beginning, and before that the difference between
-//!   its stored time and the wall clock then. If its stored time was ahead of that clock, only the
-//!   time since the beginning.
+//! - An earlier record has the time since the beginning, plus the difference between its stored
+//!   time and the wall clock at the beginning. If its stored time was ahead of that clock, it has
+//!   only the time since the beginning.
 //!
 //! Commits that follow one another closely share an entry with the time of the last of them, so
 //! that their records stay a little longer than they need to. An entry covers a 256th of the age,
@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// An entry covers this part of the age.
+/// An entry covers one part in this many of the age.
 const AGE_FRACTION: u32 = 256;
 /// The shortest time that an entry covers.
 const ENTRY_MIN: Duration = Duration::from_millis(32);
@@ -51,7 +51,7 @@ pub(super) struct Begin {
     pub(super) now: Duration,
     /// On the wall clock, in milliseconds since 1970.
     pub(super) wall_ms: u64,
-    /// The last record of before.
+    /// The last record before the beginning.
     pub(super) last_seq: u64,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Expired {
     pub(super) earlier: Option<Earlier>,
 }
 
-/// Records of before the beginning.
+/// Records from before the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Earlier {
     pub(super) time_ms: u64,

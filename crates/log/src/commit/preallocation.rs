@@ -53,8 +53,8 @@ pub(crate) enum Space {
 
 /// The smallest segment that is created when there is no room for a whole one.
 const SEGMENT_BYTES_MIN: u32 = 1 << 20;
-/// The part of a shared reserve that one log takes for a segment: as much of what is lent, and no
-/// more bytes, unless one record needs more.
+/// One log takes one part in `LENT_FRACTION` of a shared reserve for a segment, and at most
+/// `LENT_BYTES_MAX`, unless one record needs more.
 const LENT_FRACTION: u64 = 8;
 const LENT_BYTES_MAX: u64 = 1 << 20;
 /// The bytes preallocated for a segment's footer, after its units. Where records are so small that

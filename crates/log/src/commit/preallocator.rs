@@ -25,7 +25,7 @@ const LARGE_COMMIT_BYTES: u64 = 64 << 10;
 /// The least and the most bytes kept prewritten ahead of the log. Opening prewrites the least.
 const AHEAD_MIN: u32 = 128 << 10;
 const AHEAD_MAX: u32 = 16 << 20;
-/// A burst has at least this many bytes, and prewriting after it at most so many.
+/// The least bytes of a burst, and the most bytes of the prewriting after it.
 const BURST_MIN: u64 = 256 << 10;
 const BURST_MAX: u64 = 64 << 20;
 /// A log without a commit for this long is idle.

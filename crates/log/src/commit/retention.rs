@@ -81,9 +81,9 @@ pub(super) fn may_free(log: &WriteHalf) -> bool {
     log.retention().is_set() || log.segments.oldest().is_some_and(holds_dropped)
 }
 
-/// Applies the retention at once, for a caller that found the disk full. What another thread is
-/// dropping is gone when this returns. `None` where that thread has not finished and the caller
-/// `may_wait` for no other.
+/// Applies the retention at once, for a caller that found the disk full. Segments that another
+/// thread is dropping are gone when this returns. `None` where that thread has not finished and the
+/// caller may not wait for it.
 pub(super) fn retain_now(log: &WriteHalf, may_wait: bool) -> Result<Option<()>> {
     let changing = match may_wait {
         true => Some(log.change_segments()),

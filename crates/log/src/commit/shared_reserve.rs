@@ -8,7 +8,7 @@
 //! # The crash argument
 //!
 //! A crash between the two steps leaves the space free, and the reserve is filled by the next
-//! opening of its log. What the taker makes of the space has its own argument.
+//! opening of its log. The files that the taker makes have a crash argument of their own.
 
 use std::sync::atomic::Ordering::SeqCst;
 

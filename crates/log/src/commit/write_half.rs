@@ -184,8 +184,8 @@ impl WriteHalf {
     }
 
     /// Has a thread of the engine run the callbacks that are due, if there are any; runs them where
-    /// the engine is stopped. What is undecided is not due: after a close that timed out, commits
-    /// in flight may still end.
+    /// the engine is stopped. A callback without an outcome is not due: after a close that timed
+    /// out, commits in flight may still end.
     pub(crate) fn wake_callbacks(&self) {
         let is_due = self.callbacks.first().is_some_and(|first| self.outcome(first).is_some());
         match is_due && self.engine.is_stopped() {

@@ -42,7 +42,7 @@ pub(super) struct FollowerFeed {
 impl FollowerFeed {
     pub(super) fn new(log: &Arc<FollowedLog>, start: Start) -> Result<Self> {
         if start == Start::Tip {
-            // What became durable before is not what is wanted.
+            // Records that became durable before this call are not after the tip.
             log.poll(Depth::Manifest)?;
         }
         let snapshot = log.snapshot();

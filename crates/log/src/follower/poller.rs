@@ -6,10 +6,10 @@
 //! the reader.
 //!
 //! A poll of an unchanged watermark is one read of a few bytes from the page cache. So the thread
-//! polls often while records arrive, and less often, up to every [`POLL_INTERVAL_MAX`], while none do. Every
-//! [`MANIFEST_INTERVAL`] it also checks whether the log was closed, or opened again without a
-//! commit. Inotify would save the reads of an idle log, but each commit of the writer would pay for
-//! it. It also reports nothing on a file system of another machine.
+//! polls often while records arrive, and less often, up to every [`POLL_INTERVAL_MAX`], while none
+//! do. Every [`MANIFEST_INTERVAL`] it also checks whether the log was closed, or opened again
+//! without a commit. Inotify would save the reads of an idle log, but each commit of the writer
+//! would pay for it. It also reports nothing on a file system of another machine.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::base::error::{Error, Result};
 use crate::runtime::waiters::Waiters;
 
-/// The poll interval after a poll that found something, and the longest one. The interval doubles.
+/// The poll interval after a poll that found records, and the longest one. The interval doubles.
 const POLL_INTERVAL_MIN: Duration = Duration::from_micros(100);
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(4);
 /// How often a poll also checks the manifest while the watermark is unchanged.

@@ -38,7 +38,7 @@ pub(crate) struct Footer {
     pub(crate) time_ms: u64,
     /// The checksum of the last unit.
     pub(crate) chain: u32,
-    /// Bytes of the payloads; `None` in a footer of before they were recorded.
+    /// Bytes of the payloads; `None` in a footer that was written before they were recorded.
     pub(crate) payload: Option<u32>,
     /// There may be a gap among the units. Not `false` where there is one.
     pub(crate) has_gap: bool,

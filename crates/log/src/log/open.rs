@@ -283,7 +283,7 @@ fn recover_files(
     let had = space_reserve::size(dir, paths::RESERVE)?;
     let recover = || recover(dir, options, &read_options, direct, engine.wall_ms());
     let mut finalized = match recover() {
-        // What failed left a directory that any opening recovers.
+        // A failed recovery leaves a directory that any opening recovers.
         Err(error) if error.is_no_space() => in_shared_space(options, error, recover),
         finalized => finalized,
     }?;

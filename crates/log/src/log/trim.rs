@@ -26,8 +26,8 @@ impl LogRetention<'_> {
         self.log.write.retention()
     }
 
-    /// Changes how much the log keeps, until it is closed. A thread of the engine drops what is too
-    /// much by then, soon after the call. What was dropped does not come back. Does not wait.
+    /// Changes how much the log keeps, until it is closed. A thread of the engine drops records
+    /// beyond the new limits soon after the call. Dropped records do not come back. Does not wait.
     ///
     /// # Errors
     /// [`Error::InvalidOption`], after which the limits are what they

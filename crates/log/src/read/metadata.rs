@@ -148,7 +148,7 @@ pub struct SegmentInfo {
 }
 
 impl SegmentInfo {
-    /// The segments that hold records up to `durable`, oldest first.
+    /// Lists the segments that hold records up to `durable`, oldest first.
     pub(crate) fn list(segments: &SegmentTable, durable: u64) -> Vec<Self> {
         let infos = segments.all().into_iter().map(|segment| {
             let state = segment.state.read();

@@ -13,7 +13,7 @@ use crate::read::placed;
 use crate::read::source::Source;
 use crate::store::segment_table::Segment;
 
-/// Records are read together if at most so many bytes are between them.
+/// Records are read together if at most this many bytes are between them.
 const GAP_MAX: u32 = 16 << 10;
 /// The most bytes of one read, unless a record is larger.
 const READ_MAX: u32 = 256 << 10;

@@ -113,7 +113,7 @@ impl SnapshotReader {
     }
 }
 
-/// How often a search starts over because what it found was removed meanwhile.
+/// The most searches, of which each starts over because the snapshot found was removed meanwhile.
 const SEARCHES_MAX: usize = 100;
 
 /// Opens the newest snapshot that is valid, of those that `list` returns, after reading all of it.

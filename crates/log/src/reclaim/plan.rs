@@ -40,7 +40,7 @@ pub enum Effort {
 }
 
 impl Effort {
-    /// Whether it pays to copy so many live bytes to free segments of so many bytes. With
+    /// Whether it pays to copy `live` bytes to free segments of `bytes` bytes. With
     /// `checkpoint_grows`, what the copies cost besides is not known here, and half must be dead.
     pub(super) fn pays(
         self,
@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// The number of segments at the front that have at most so many live bytes together.
+/// The number of segments at the front that have at most `most` live bytes together.
 fn with_at_most(segments: &[Usage], most: u64) -> usize {
     let mut live = 0u64;
     let fits = |usage: &&Usage| {

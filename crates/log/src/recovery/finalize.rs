@@ -116,7 +116,7 @@ pub(crate) fn finalize(
 
 fn refuse_last_number(dir: &dyn Dir, scan: &DirScan) -> Result<()> {
     if scan.highest_number.max(scan.manifest.session) >= NUMBER_MAX - 1 {
-        // What would be written next could not be read again.
+        // The next segment and session would have numbers that no reader accepts.
         return Err(corruption_at(
             &dir.path_of(paths::MANIFEST),
             0,

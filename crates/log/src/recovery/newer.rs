@@ -32,7 +32,7 @@ const SEGMENTS_READ_MAX: usize = 2;
 
 /// Adds to a corruption which file of the directory is newer than which, if two of them show it.
 pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
-    // What cannot be read explains nothing, and the corruption is reported in any case.
+    // An error here explains nothing, and the corruption is reported in any case.
     match newer(dir, manifest) {
         Ok(Some((newer, live_copy))) => {
             Corruption { what: format!("{}; {newer}", corruption.what), live_copy, ..corruption }
@@ -49,7 +49,7 @@ pub(crate) fn intact(dir: &dyn Dir, scan: DirScan) -> Result<DirScan> {
     }
 }
 
-/// The statements of a segment.
+/// The facts that the header and units of a segment state about the log.
 struct SegmentFacts {
     number: u64,
     session: u64,
@@ -100,7 +100,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<SegmentFact
             Ok((header, _)) => header,
             // Nothing was written to it yet.
             Err(HeaderError::Invalid(DecodeError::Blank)) => continue,
-            // What it would say may be what explains the rest.
+            // The header that cannot be read may be the one that explains the corruption.
             Err(_) => return Ok(None),
         };
         let (session, last) = (header.session, header.prev_seq);

@@ -79,8 +79,8 @@ impl RangeSums {
         Ok(Self { up_to, reader })
     }
 
-    /// The checksum of so many bytes from an offset on; `None` if the file ends before. `head` is
-    /// the bytes at the offset, at least a block of them.
+    /// The checksum of `len` bytes from an offset on; `None` if the file ends before. `head` is the
+    /// bytes at the offset, at least a block of them.
     pub(super) fn sum(&mut self, from: u64, len: u32, head: &[u8]) -> Result<Option<u32>> {
         let to = from + u64::from(len);
         let first = from.next_multiple_of(u64::from(BLOCK));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A processor spends a few microseconds on these.
+/// The spins before the first sleep. A processor spends a few microseconds on them.
 const SPINS_MAX: u32 = 128;
 const SLEEP_TIME: Duration = Duration::from_micros(10);
 

@@ -114,7 +114,7 @@ impl Clock {
         let step = self.ahead().saturating_sub(self.ahead_ms.load(SeqCst));
         let now = self.now();
         let took = u64::try_from(now.saturating_sub(before).as_millis()).unwrap_or(u64::MAX);
-        // A thread that was interrupted between its looks at the two clocks saw no step.
+        // A thread that was interrupted between reading the two clocks saw no step.
         let is_step = step.unsigned_abs() >= STEP_MIN_MS.saturating_add(took);
         let is_due = reported_at.is_none_or(|last| now.saturating_sub(last) >= REPORT_INTERVAL);
         if is_step && is_due {

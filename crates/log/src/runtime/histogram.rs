@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Four for each power of two.
+/// The number of buckets, four for each power of two.
 const BUCKET_COUNT: usize = 128;
 
-/// How often durations were how long: 128 buckets, four for each power of two of microseconds.
+/// A histogram of durations: 128 buckets, four for each power of two of microseconds.
 ///
 /// A bucket is at most a quarter as wide as the durations in it are long. Below four microseconds
 /// each microsecond has its own. The last bucket, of 2.1 hours and more, has no upper end.

@@ -479,7 +479,7 @@ mod tests {
             assert_eq!(read_one(&disk).unwrap(), b"whole");
             assert_eq!(disk.contents(&next).unwrap(), temporary, "{free} blocks free");
         }
-        // What needs no block is replaced all the same.
+        // Content that needs no block is replaced all the same.
         disk.set_capacity(Some(disk.used()));
         write(&*dir, "file", MAGIC, b"small").unwrap();
         assert_eq!(read_one(&disk).unwrap(), b"small");

@@ -66,7 +66,7 @@ pub(crate) struct Scan {
     pub(crate) decode_error: Option<DecodeError>,
 }
 
-/// The density of the sparse index: an entry at least every so many bytes or records.
+/// The density of the sparse index: the most bytes, and the most records, between two entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Density {
     pub(crate) bytes: u32,

@@ -32,7 +32,7 @@ const KEPT_LEAST: u64 = 32 << 10;
 pub(crate) struct Reserve {
     /// The size of the file, 0 when there is none.
     bytes: u64,
-    /// The same, for those who do not wait for the lock of the reserve.
+    /// The same, for threads that do not wait for the lock of the reserve.
     shared_bytes: Arc<AtomicU64>,
     /// The largest size that it had. It takes free space up to this size, and grows beyond it where
     /// as much is left.
@@ -95,8 +95,8 @@ impl Reserve {
     }
 
     /// Whether it is so small that ordinary appends are refused until it is filled: a sixteenth
-    /// below its former size. What they would take of the rest, cleaning needs: it copies a segment
-    /// to free one.
+    /// below its former size. Cleaning needs the space that they would take: it copies a segment to
+    /// free one.
     pub(crate) fn is_low(&self, options: &Options) -> bool {
         let least = (self.had - self.had / 16).max(RESERVE_LEAST).min(options.reserve_bytes());
         self.bytes < least
@@ -227,7 +227,7 @@ pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
     }
 }
 
-/// Whether so much is free, for a reserve that had `own` bytes. Asks with a file of its own: where
+/// Whether that much is free, for a reserve that had `own` bytes. Asks with a temporary file: where
 /// there is less, the file has all of it for a moment, and a crash leaves it so. An opening removes
 /// this file, and would take that for the reserve.
 ///
@@ -270,7 +270,7 @@ pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc
             Ok(file)
         }
         Err(Error::Io(cause)) if cause.is_no_space() => {
-            // What cannot be had back is missing until there is room.
+            // Space that cannot be allocated again is missing until there is room.
             if file.preallocate(0, have).is_err() {
                 file.set_len(rest * u64::from(BLOCK))?;
             }

@@ -1,5 +1,5 @@
-//! What the component promises, as its users see it. Tests that need a process of their own, and
-//! those of crashes, are beside this one.
+//! The promises of the log to its users. Tests that need a process of their own, and those of
+//! crashes, are beside this one.
 
 #[path = "../kit/corruption_kit/mod.rs"]
 mod corruption_kit;

@@ -36,7 +36,7 @@ fn content(sample: &Sample, number: u64) -> Vec<u8> {
     sample.disk.contents(&segment_path(number)).unwrap()
 }
 
-/// What opening, reading and verifying say, when all of them say the same.
+/// The error of opening, reading and verifying, which must be the same.
 fn refusal(disk: &SimDisk) -> Error {
     let engine = Engine::manual();
     let before = disk.fingerprint();

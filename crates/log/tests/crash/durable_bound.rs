@@ -19,7 +19,7 @@ use crate::corruption_kit::sample::{options, payload};
 
 const RECORDS: u64 = 12;
 
-/// What was done to the log before the power went.
+/// The sessions of the log before the power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     /// One session, not closed.

@@ -1,4 +1,4 @@
-//! What each policy may lose, and that it does: a window that is never seen open proves nothing.
+//! The records that each policy may lose, and does lose: a loss that is never seen proves nothing.
 //!
 //! Guards: a policy that keeps less than it promises, and one that syncs more often than it is paid
 //! for.

@@ -41,7 +41,7 @@ fn cut_power(disk: &SimDisk, log: Log, engine: &Engine, persist: Persist) {
     disk.power_on();
 }
 
-/// Of three units that were handed over and never synced, the power left the first and the last
+/// A log of three units that were never synced, of which a power cut left the first and the last
 /// whole. Returns the first record, and the offset of the second.
 fn torn_in_the_middle() -> (SimDisk, Item, u64) {
     let (disk, engine) = (SimDisk::new(3), Engine::manual());

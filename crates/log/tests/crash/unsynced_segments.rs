@@ -13,7 +13,7 @@ use esker_log::{Direct, Engine, Error, Log, Options, Policy};
 const LARGE: usize = 40_000;
 const SMALL: usize = 300;
 
-/// What is done with a log, in order.
+/// A step of the program.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// Hands over a record, in a unit of its own.
@@ -104,7 +104,7 @@ impl SimEnv {
         Ok(())
     }
 
-    /// What was durable is there, and nothing that was not accepted.
+    /// Checks that durable records are there, and none that was not accepted.
     fn compare(&mut self, log: &Log) -> Result<(), String> {
         let (last, after) = (log.storage().recovery().last.0, log.storage().metadata().after.0);
         let most = self.accepted.last().map_or(0, Item::last);

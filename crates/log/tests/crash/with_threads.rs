@@ -22,7 +22,8 @@ use esker_lab::plan::Plan;
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(30);
 
-/// What the threads know: the payloads by number, with the batch, and the highest durable number.
+/// Results that the threads got: payloads by number, with the batch, and the highest durable
+/// number.
 #[derive(Default)]
 struct Reported {
     accepted: Mutex<BTreeMap<u64, (Vec<u8>, u64)>>,

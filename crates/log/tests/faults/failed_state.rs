@@ -13,7 +13,7 @@ use esker_lab::log::faults::{EXITS, check_failed_state, exit_and_recover, is_cau
 use esker_lab::log::sim_env::{Life, SimEnv};
 use esker_lab::log::workload::{Step, Then};
 
-/// What fails, and in which way of writing it is met.
+/// The call that fails, how, and whether writes are direct and durable by themselves.
 const FAILURES: [(Op, Effect, (bool, bool)); 5] = [
     (Op::Sync, Effect::Io, (true, false)),
     (Op::Sync, Effect::Os(122), (false, false)),

@@ -259,7 +259,7 @@ fn cut_at_each_operation(sim_env: &SimEnv, steps: &[Step], name: &str) {
     }
 }
 
-/// What a refused append was about to take, others may have.
+/// The space that a refused append was about to take is free for others.
 #[test]
 fn a_refused_append_takes_no_space() {
     let mut refused = 0;

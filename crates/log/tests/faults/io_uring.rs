@@ -1,7 +1,6 @@
-//! What goes wrong in io_uring, with the log on top of it: pieces that fail, before or after the
-//! kernel moved their bytes, pieces cut short, and completions that come late while tickets and
-//! handles are dropped. On the real disk, through the ring's own code, at every piece of a small
-//! life of a log.
+//! Faults of io_uring under a log: pieces that fail, before or after the kernel moved their bytes,
+//! pieces cut short, and completions that come late while tickets and handles are dropped. On the
+//! real disk, through the ring's own code, at every piece of a small life of a log.
 //!
 //! After each: durable ⊆ recovered ⊆ accepted, value by value; then writing, and recovering, once
 //! more.

@@ -29,7 +29,7 @@ const EXITS: [Exit; 4] = [
     Exit::Die(How::Cut(Persist::Everything)),
 ];
 
-/// What came of a lie.
+/// The outcome of a write that was acknowledged and lost.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     /// There was no such call.

@@ -112,7 +112,7 @@ pub fn read_from(log: &Log, start: Start) -> Result<Vec<ReadRecord>> {
     Ok(all)
 }
 
-/// What a stream gives without waiting.
+/// The records that a stream gives without waiting.
 pub fn rest(stream: &mut LogStream) -> Vec<ReadRecord> {
     std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
 }

@@ -194,7 +194,7 @@ fn run_inside(kind: &str) {
     }
 }
 
-/// What the others run in their mount namespaces.
+/// The process that the other tests run in a mount namespace.
 #[test]
 fn child_in_the_mount_namespace() {
     if let Some(at) = std::env::var_os(INSIDE) {

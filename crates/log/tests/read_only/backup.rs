@@ -35,8 +35,8 @@ fn back_up(disk: &SimDisk) -> Result<Backup, Error> {
     reader(disk, DIR)?.storage().backup(COPY)
 }
 
-/// What a reader gets of the log in a directory, and of the same log once it was opened for
-/// writing, on a copy of the disk.
+/// The records that a reader gets of the log in a directory, and of the same log once it was opened
+/// for writing, on a copy of the disk.
 fn read(disk: &SimDisk, dir: &str) -> Vec<ReadRecord> {
     let reader = reader(disk, dir).unwrap();
     assert!(reader.storage().corruption().is_none(), "{:?}", reader.storage().corruption());

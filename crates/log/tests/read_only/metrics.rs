@@ -1,5 +1,5 @@
-//! What a reader in another process says of itself: what it has seen, how far it lags, and what
-//! waits.
+//! The metrics of a reader in another process: how far it has read, how far it lags, and how many
+//! callers wait.
 //!
 //! Guards: a lag of zero of a reader that does not poll, streams that nothing shows, and counts
 //! that begin again when the writer does.

@@ -38,7 +38,7 @@ struct Content {
     offsets: Vec<(String, Seq)>,
 }
 
-/// What the restored log has.
+/// The content of the restored log.
 fn content(disk: &SimDisk) -> Content {
     let log = reader(disk, RESTORED).unwrap();
     assert!(log.storage().is_closed_cleanly());

@@ -127,7 +127,7 @@ fn verify_during_os_buffered_writes() {
     });
 }
 
-/// What was durable before is checked while another process writes.
+/// Records that were durable before are checked while another process writes.
 #[test]
 fn corruption_is_reported_during_writes() {
     let disk = SimDisk::new(1);

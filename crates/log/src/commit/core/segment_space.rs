@@ -19,7 +19,7 @@ pub(super) enum Fit {
     Nowhere,
 }
 
-/// The most that deletes and the like use of a segment made from the reserve.
+/// The most bytes that deletes and the like use of a segment made from the reserve.
 const LENT_BYTES_MAX: u32 = 8 << 20;
 /// Bytes that copies of a segment may take beside its own size and an eighth of that.
 const COPY_SLACK: u32 = 64 << 10;

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
     use crate::read::cache::cached_chunk::AWAITED_FOR;
 
-    /// Loaded chunks of a megabyte, after so many that were read once.
+    /// Loaded chunks of a megabyte, after `read_once` chunks that were read once.
     fn loaded(chunks: u64, read_once: u32, awaited: Option<Instant>) -> State {
         let mut state = State::default();
         for used in 0..chunks {

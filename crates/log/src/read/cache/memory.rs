@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use super::cached_chunk::CHUNK_BYTES;
 use crate::format::BLOCK;
 
-/// The memory of one chunk in a slab. A chunk of one unit may be a little longer than [`CHUNK_BYTES`],
-/// and two units of that size have no room in a huge page.
+/// The memory of one chunk in a slab. A chunk of one unit may be a little longer than
+/// [`CHUNK_BYTES`], and two units of that size have no room in a huge page.
 const SLAB_CHUNK_BYTES: usize = (4 << 20) / 3 / BLOCK as usize * BLOCK as usize;
 /// Chunks that share the two huge pages of a slab.
 const IN_SLAB: usize = 3;
@@ -71,7 +71,7 @@ mod tests {
         let mut held: Vec<_> = (0..30).map(|_| memory.take(CHUNK_BYTES as usize)).collect();
         assert_eq!(slabs(&memory), 10);
         assert!(held.iter().all(|buffer| buffer.len() == SLAB_CHUNK_BYTES));
-        // One that is kept is in the third slab, and one in the last.
+        // One kept buffer is in the third slab, and one in the last.
         let kept = [held.swap_remove(29), held.swap_remove(7)];
         drop(held);
         for _ in 0..5 {

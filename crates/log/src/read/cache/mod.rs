@@ -12,7 +12,7 @@
 //! chunk there is *open*: it is cut at any offset. Once it is read, it ends at its last whole unit,
 //! and the next chunk begins there. So only one such chunk is loaded ahead.
 //!
-//! **Bounds.** At most [`LOADS_MAX`] chunks are read at a time, and chunks that no reader holds take at
+//! **Bounds.** At most [`LOADS_MAX`] chunks are read at a time. Chunks that no reader holds take at
 //! most the budget. A chunk that a reader holds lives as long as its batches and counts as that
 //! reader's: one chunk each. Chunks loaded ahead take at most half of the budget and are evicted
 //! last, until their reader comes or a second has passed. Otherwise readers at different positions
@@ -197,8 +197,8 @@ impl ReadCache {
         });
     }
 
-    /// Loads a chunk once fewer than [`LOADS_MAX`] loads are running, unless another thread got to it
-    /// first.
+    /// Loads a chunk once fewer than [`LOADS_MAX`] loads are running, unless another thread got to
+    /// it first.
     fn load<'a>(
         &'a self,
         log: &dyn ReadSource,

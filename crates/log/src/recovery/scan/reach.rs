@@ -3,8 +3,8 @@
 //! New segments continue above every file of the log, so that no number is used twice. A file that
 //! is not the log's may have any name. If such a name counted, one of them would bring the log near
 //! [`NUMBER_MAX`](crate::format::NUMBER_MAX), where its next headers and manifests are invalid. So
-//! a name counts only within [`REACH_NUMBERS`] of the numbers that the log is known to have used. A file
-//! further up is not read, not removed and not reported.
+//! a name counts only within [`REACH_NUMBERS`] of the numbers that the log is known to have used. A
+//! file further up is not read, not removed and not reported.
 
 use std::collections::BTreeMap;
 

@@ -68,7 +68,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
     assert!((10..55).contains(&ends), "{ends} of 60 came to their end");
 }
 
-/// What waits for room and is dropped has accepted nothing.
+/// An append that is dropped while it waits for room has accepted nothing.
 #[test]
 fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);

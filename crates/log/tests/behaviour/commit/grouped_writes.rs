@@ -48,7 +48,7 @@ fn stage(log: &Log, count: u64) -> Vec<Ticket> {
     (0..count).map(|_| log.append(payload(log.accepted().0 + 1)).unwrap()).collect()
 }
 
-/// What was asked of the file of a segment.
+/// A call on the file of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FileCall {
     Write { dsync: bool },
@@ -91,7 +91,7 @@ fn watched(
     (HookedDisk::new(Arc::new(disk.process()), note), calls)
 }
 
-/// What was asked since the last call of this.
+/// Returns the calls since it was last called.
 fn take(calls: &Calls) -> Vec<FileCall> {
     calls.lock().unwrap().drain(..).map(|(_, asked)| asked).collect()
 }

@@ -77,7 +77,7 @@ fn commit_is_durable_once_all_commits_before_it_are() {
     log.close().unwrap();
 }
 
-/// What is there after a missing commit is a torn tail, whichever survives: never corruption.
+/// Units after a missing commit are a torn tail, whichever survives: never corruption.
 #[test]
 fn power_cut_drops_every_unit_after_a_missing_commit() {
     for (effect, survive) in [

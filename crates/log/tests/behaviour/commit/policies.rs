@@ -22,7 +22,7 @@ fn append_and_drop(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
     }
 }
 
-/// What a power cut leaves that takes all that was not synced.
+/// The number of records after a power cut that drops everything that was not synced.
 fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
     disk.power_cut(Persist::Nothing);
     disk.power_on();

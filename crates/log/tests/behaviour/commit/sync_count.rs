@@ -17,7 +17,7 @@ use esker_testkit::HookedDisk;
 
 use crate::fixture::{DIR, append, driven};
 
-/// What was asked of a file or a directory, in order.
+/// A call on a file or a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Call {
     /// A write, and whether it is durable by itself.
@@ -144,7 +144,7 @@ fn is_page(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "mark")
 }
 
-/// What was asked of the segments and of the watermark page by an append that is waited for.
+/// The calls on the segments and on the watermark page by an append that is waited for.
 fn calls_of_an_append(policy: Policy, dsync: bool) -> Vec<(Call, PathBuf)> {
     let dir = tempfile::tempdir().unwrap();
     let (disk, calls) = counting();

@@ -22,7 +22,7 @@ use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::reading::{self, Item, Read};
 use crate::corruption_kit::sample::{self, Sample, options};
 
-/// What is done to a file.
+/// A corruption of a file.
 #[derive(Debug, Clone)]
 enum Change {
     Flip { file: Index, at: Index, bit: u64 },

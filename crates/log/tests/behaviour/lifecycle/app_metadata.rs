@@ -225,7 +225,8 @@ fn discarding_a_log_removes_its_files_and_no_others() {
     }
 }
 
-/// What `repair` quarantined is the operator's, also when the component gives the log up.
+/// Bytes that `repair` quarantined are kept for the operator, also when the component discards the
+/// log.
 #[test]
 fn discarding_a_log_leaves_what_was_quarantined() {
     let disk = SimDisk::new(1);

@@ -1,5 +1,5 @@
-//! What is not this log, or not of this version, is refused with an error that says which file, and
-//! is left as it is.
+//! Files of another log or of another version are refused with an error that names the file, and
+//! are left unchanged.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::{Path, PathBuf};

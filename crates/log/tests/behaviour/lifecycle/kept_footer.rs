@@ -128,8 +128,8 @@ fn an_outdated_manifest_is_noticed() {
     assert!(corruption.what.contains("not its end"), "{}", corruption.what);
 }
 
-/// What is written after the log was opened again is behind the clean end, which leaves the
-/// manifest together with the footer.
+/// Records written after a reopening are after the clean end, which leaves the manifest together
+/// with the footer.
 #[test]
 fn a_log_that_continues_is_scanned_to_its_end() {
     for persist in [Persist::Nothing, Persist::Everything] {

@@ -1,4 +1,4 @@
-//! What a log says about itself, from memory alone, and that it is true.
+//! The metadata of a log are read from memory alone, and are correct.
 
 use esker_disk::sim::SimDisk;
 use esker_log::{Append, Log, Position, PriorShutdown, Seq, Sink, verify};

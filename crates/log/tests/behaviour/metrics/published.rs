@@ -1,5 +1,5 @@
-//! What a recorder gets: every metric that the book lists, with labels, and counters that grow by
-//! what happened since.
+//! A recorder gets every metric that the book lists, with labels. Its counters grow by the
+//! difference to the last publication.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -187,7 +187,7 @@ fn the_book_lists_every_metric() {
     log.close().unwrap();
 }
 
-/// What a reader publishes grows as the writer's counters do, and is under names of its own.
+/// Counters that a reader publishes grow as the writer's do, and have names of their own.
 #[test]
 fn a_reader_publishes_what_happened_since() {
     let recorded = Recorded::default();

@@ -84,7 +84,7 @@ fn the_lag_counts_numbers() {
     log.close().unwrap();
 }
 
-/// What was accepted and is not durable, no stream can deliver.
+/// Records that were accepted and are not durable cannot be delivered by any stream.
 #[test]
 fn records_that_are_not_durable_are_no_lag() {
     let (log, _, engine) = log();

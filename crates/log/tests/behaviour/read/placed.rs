@@ -98,7 +98,7 @@ fn records_that_are_near_are_read_together() {
     log.close().unwrap();
 }
 
-/// One that cannot be read does not take the others with it.
+/// A record that cannot be read does not fail the others.
 #[test]
 fn a_corrupt_record_among_many_is_left_out() {
     let disk = SimDisk::new(1);

@@ -16,7 +16,7 @@ use crate::fixture::{
 };
 
 const READERS: usize = 10_000;
-/// Of the small options.
+/// The size of a staging buffer.
 const WINDOW: u64 = 8 << 10;
 const BUFFERS: u64 = 2 * WINDOW;
 

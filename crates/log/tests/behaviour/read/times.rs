@@ -110,7 +110,7 @@ fn a_stream_starts_at_a_time() {
     check_read_only(&one.disk, &one.expected);
 }
 
-/// What arrives later may still be too early: a stream from a time to come waits for it.
+/// A stream that starts at a time to come waits for it, also past records that arrive before.
 #[test]
 fn a_stream_starts_at_a_time_to_come() {
     let mut one = Writing::open(&SimDisk::new(1), 5_000, Policy::Always);

@@ -45,7 +45,7 @@ fn waiting(mut stream: LogStream) -> (u64, Option<Error>) {
 
 const WAYS: [Way; 2] = [blocking, waiting];
 
-/// What a stream gives from the oldest record on.
+/// Reads a stream from the oldest record on, in this way.
 fn read(log: &Log, way: Way) -> (u64, Option<Error>) {
     let stream = log.stream(Start::Oldest).unwrap();
     in_time("reading", move || way(stream))

@@ -54,7 +54,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// One that waits for the disk.
+    /// A reader that waits for the disk.
     fn waiting(log: &Log, after: u64) -> Self {
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
@@ -64,7 +64,7 @@ impl Reader {
         reader
     }
 
-    /// Those of different places, each in a segment of its own.
+    /// Readers of different records, each in a segment of its own.
     fn of_many_places(log: &Log) -> Vec<Self> {
         (0..PLACES).map(|n| Self::waiting(log, n * 30)).collect()
     }

@@ -1,4 +1,4 @@
-//! What `repair` cuts off a file.
+//! The bytes that `repair` cuts off a file.
 //!
 //! Guards: valid records in a corrupt unit that are destroyed because nothing is known of the next
 //! segment; bytes that are cut off and neither quarantined nor reported.

@@ -23,7 +23,7 @@ fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
     sample.items.iter().filter_map(gap).collect()
 }
 
-/// What a source gives until it has to wait.
+/// The gaps that a source reports until it has to wait.
 fn reported(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Vec<(u64, u64)> {
     let mut gaps: Vec<(u64, u64)> = Vec::new();
     for _ in 0..1000 {

@@ -137,7 +137,7 @@ fn repair_of_a_header_and_a_unit() {
     cases.finish(60);
 }
 
-/// What is lost with each unit.
+/// The records that are lost with each unit.
 fn losses(sample: &Sample) -> Vec<Loss> {
     let of_segment = |segment: &Segment| {
         let number = segment.number;

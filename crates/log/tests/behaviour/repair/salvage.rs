@@ -211,7 +211,7 @@ fn quarantined_bytes_and_the_repaired_log_are_all_but_one_record() {
     assert!(quarantined > 300, "{quarantined}");
 }
 
-/// What the repaired log has, without its gaps.
+/// The records of the repaired log, without its gaps.
 fn kept(disk: &SimDisk) -> BTreeSet<ReadRecord> {
     let log = open(disk);
     let mut stream = log.stream(Start::Oldest).unwrap();

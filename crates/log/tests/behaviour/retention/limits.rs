@@ -60,7 +60,7 @@ fn by_segments() {
     log.close().unwrap();
 }
 
-/// What close makes durable may be more than the limits let stay.
+/// Records that close makes durable may exceed the limits.
 #[test]
 fn a_closed_log_keeps_to_its_limits() {
     let (log, disk, _) = open(|options| {

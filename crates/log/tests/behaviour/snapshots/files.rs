@@ -1,4 +1,5 @@
-//! What is written is read, on any disk; what is not published is not there.
+//! A published snapshot reads back as it was written, on any disk. One that is not published does
+//! not exist.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -17,7 +18,8 @@ use crate::snapshots::{CHUNK, content, read, write};
 const SIZES: [usize; 8] =
     [0, 1, 4096 - 32, 100_000, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 12_345];
 
-/// Of every size, by the caller's thread and by one of its own, and on a real disk.
+/// Snapshots of every size, written by the caller's thread and by a thread of its own, and on a
+/// real disk.
 #[test]
 fn what_is_written_is_read() {
     let place = tempfile::tempdir().unwrap();
@@ -165,7 +167,7 @@ fn read_old(log: &Log) -> Vec<u8> {
     read(log, 5).unwrap().unwrap()
 }
 
-/// What depends on a snapshot must not be dropped when its name may not be durable.
+/// Records that a snapshot replaces must not be dropped when its name may not be durable.
 #[test]
 fn a_name_that_is_not_durable_poisons_the_log() {
     let (log, disk, _engine) = log();

@@ -110,7 +110,7 @@ fn a_lost_write_is_found_before_it_is_published() {
     }
 }
 
-/// What arrives is not what was sent: it is refused, and the transfer can continue.
+/// Bytes that differ from those sent are refused, and the transfer can continue.
 #[test]
 fn bytes_that_are_not_the_next_chunk_are_refused() {
     let (a, b, _) = two();
@@ -154,7 +154,7 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 1);
 }
 
-/// What reads back after a failed sync may be in the page cache only.
+/// Bytes that read back after a failed sync may be in the page cache only.
 #[test]
 fn nothing_is_used_again_after_a_failed_sync() {
     for (op, nth) in [(Op::Sync, 1), (Op::Write, 3)] {

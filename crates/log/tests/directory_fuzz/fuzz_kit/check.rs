@@ -1,4 +1,4 @@
-//! What every way to ask has to answer, whatever the corruption is.
+//! The answers that every way to ask must give, whatever the corruption is.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub struct Corruption<'a> {
     pub changes: &'a Changes,
     /// Durable records of which something valid says so.
     pub claimed: BTreeSet<u64>,
-    /// What says so, for messages.
+    /// The source of these values, for messages.
     trace: String,
     /// Durable records of which no byte is another, nor one of their step.
     pub intact: BTreeSet<u64>,
@@ -57,7 +57,7 @@ impl<'a> Corruption<'a> {
         self.changes.touches_file(MANIFEST)
     }
 
-    /// What nothing can know any more.
+    /// The facts that no file proves any more.
     pub fn lost(&self) -> Lost {
         Lost { trim: self.trim_is_lost(), cut: self.is_rolled_back }
     }
@@ -110,7 +110,7 @@ impl<'a> Corruption<'a> {
         Ok(())
     }
 
-    /// What was durable, and how that is known.
+    /// The records that were durable, and how that is known.
     pub fn why(&self) -> String {
         let last = self.claimed.last().unwrap_or(&0);
         let policy = self.sample.config.policy;
@@ -261,7 +261,7 @@ fn reports_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
     Ok(())
 }
 
-/// What an opening for writing came to.
+/// The outcome of an opening for writing.
 #[derive(Debug)]
 pub enum Opened {
     Whole,

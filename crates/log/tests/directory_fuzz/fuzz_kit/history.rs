@@ -1,4 +1,4 @@
-//! What is known of a log without asking it.
+//! The history of a log, known without asking it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -35,7 +35,7 @@ impl Record {
 /// Where the payload with these first bytes is stored.
 type Location = (Vec<u8>, String, usize);
 
-/// What is known of a log.
+/// The history of a log.
 #[derive(Debug, Clone)]
 pub struct History {
     /// By number: what the log holds, or held before it was trimmed.
@@ -57,7 +57,7 @@ pub struct History {
     pub payloads: Payloads,
 }
 
-/// What nothing can know any more.
+/// The facts that no file proves any more.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lost {
     /// The file that knew what was trimmed is not what it was: trimmed records may be there.
@@ -156,7 +156,7 @@ impl History {
         found
     }
 
-    /// What was delivered has to be what was accepted, in order and without a hole.
+    /// Checks that records were delivered as they were accepted, in order and without a hole.
     pub fn check_items(&self, items: &[Item], lost: Lost) -> Result<(), String> {
         let mut last: Option<u64> = None;
         // Where the hole before them is in a gap, nothing says that they were never durable.

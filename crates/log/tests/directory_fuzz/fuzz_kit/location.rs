@@ -39,7 +39,7 @@ impl Location {
         Ok(Self { disk, dir: DIR.into(), config, sim: Some(sim), _dir: None })
     }
 
-    /// What is there now, on a simulated disk.
+    /// The files that are there now, on a simulated disk.
     pub fn files(&self) -> Option<Files> {
         read_files(self.sim.as_ref()?, &self.dir).ok()
     }

@@ -1,4 +1,4 @@
-//! What is done to a log before it is corrupted.
+//! The operations on a log before it is corrupted.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

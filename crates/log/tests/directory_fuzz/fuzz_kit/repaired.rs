@@ -1,4 +1,4 @@
-//! What has to be there after a repair.
+//! The records that must be there after a repair.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ pub fn check(
 
 enum Done {
     Refused,
-    /// What it reported; nothing by an opening, which reports to the application's log.
+    /// With the report; `None` after an opening, which reports to the application's log.
     Left(Option<Repaired>),
 }
 

@@ -48,7 +48,7 @@ fn put(bytes: &mut [u8], at: usize, value: u32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// What binds a checksum to one life of one segment.
+/// A number that binds a checksum to one life of one segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Salt(u32);
 

@@ -11,7 +11,7 @@ use super::format::{self, BLOCK, Segment, UNIT_HEADER, Unit, WATERMARK_PAGE};
 /// The layout of a log, decoded from its files.
 #[derive(Debug, Clone)]
 pub struct Map {
-    /// Those with a header, oldest first.
+    /// Segments with a header, oldest first.
     pub segments: Vec<Segment>,
     pub durable_bounds: Vec<DurableBound>,
 }

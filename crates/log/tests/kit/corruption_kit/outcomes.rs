@@ -11,7 +11,7 @@ use super::sample::{Sample, options};
 
 type Checked<T = ()> = Result<T, String>;
 
-/// What opening for writing said.
+/// The outcome of an opening for writing.
 #[derive(Debug)]
 pub enum Opened {
     Whole,
@@ -199,7 +199,7 @@ fn ended(sample: &Sample, log: &Log, last: u64, guarantee: u64) -> Checked<Opene
     Ok(Opened::Cut(last))
 }
 
-/// What was read has to be the beginning of what was written.
+/// Checks that the records read are the first of those written.
 pub fn begins(items: &[Item], read: &Read) -> Checked {
     for (n, item) in read.items.iter().enumerate() {
         if items.get(n) != Some(item) {

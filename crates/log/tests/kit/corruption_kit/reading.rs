@@ -2,7 +2,7 @@
 
 use esker_log::{Batch, Error, Log, ReadOnlyLog, Seq, Start};
 
-/// What a reader is handed.
+/// A record or a gap, as a reader gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     Record {
@@ -32,7 +32,7 @@ impl Item {
     }
 }
 
-/// What a stream delivered, and the error that ended it, if one did.
+/// The items that a stream delivered, and the error that ended it, if one did.
 #[derive(Debug)]
 pub struct Read {
     pub items: Vec<Item>,

@@ -1,4 +1,4 @@
-//! What is there after corruption was repaired, and after it was cut off.
+//! The records that are there after corruption was repaired, and after it was cut off.
 
 use std::ops::Range;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub struct Loss {
 }
 
 impl Sample {
-    /// What is lost when this byte is corrupted; nothing where it belongs to no record.
+    /// The records that are lost when this byte is corrupted; `None` where it belongs to none.
     pub fn loss(&self, file: &Path, at: u64) -> Option<Loss> {
         match self.map.file_part(file, at) {
             FilePart::Unit(segment, unit) => Some(Loss {

@@ -18,7 +18,7 @@ use super::repairs::{check_log, without};
 pub struct Sample {
     pub name: &'static str,
     pub disk: SimDisk,
-    /// What a reader has to be handed.
+    /// The items that a reader must get.
     pub items: Vec<Item>,
     /// It was closed, so that any missing byte is corruption.
     pub clean: bool,
