@@ -12,7 +12,7 @@ use crate::store::manifest::{End, Manifest};
 use crate::store::paths::{self, Name};
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_reader::ReadErrors;
-use crate::store::segment_scan::{Density, From, end_of_units, scan};
+use crate::store::segment_scan::{Density, ScanStart, end_of_units, scan};
 use crate::store::segment_table::{Segment, State};
 
 /// Bytes that are read and written at once.
@@ -122,9 +122,9 @@ fn check(
     Ok(Ok((state, found.session)))
 }
 
-fn first_unit(header: &SegmentHeader, chain: u32) -> From {
+fn first_unit(header: &SegmentHeader, chain: u32) -> ScanStart {
     let SegmentHeader { prev_seq: seq, session, .. } = *header;
-    From { salt: header.salt(), offset: BLOCK, chain, seq, session }
+    ScanStart { salt: header.salt(), offset: BLOCK, chain, seq, session }
 }
 
 /// The number of the last record in the newest segment of a directory, whatever its manifest says;

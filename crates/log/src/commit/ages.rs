@@ -30,11 +30,11 @@ pub(crate) struct Ages {
     /// The time of the next check, on the clock of the engine.
     pub(super) due: Duration,
     /// `None` while no limit needs them.
-    counted: Option<Counted>,
+    counted: Option<AgeTable>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct AgeTable {
     begin: Begin,
     /// The time that an entry covers.
     resolution: Duration,
@@ -99,13 +99,13 @@ impl Ages {
         }
         let begin = begin();
         let commits = VecDeque::new();
-        self.counted = Some(Counted { begin, resolution, commits, expired: 0 });
+        self.counted = Some(AgeTable { begin, resolution, commits, expired: 0 });
         Some(begin)
     }
 
     /// Notes a commit that ends with this record.
     pub(super) fn committed(&mut self, last_seq: u64, now: impl FnOnce() -> Duration) {
-        let Some(Counted { resolution, commits, .. }) = &mut self.counted else { return };
+        let Some(AgeTable { resolution, commits, .. }) = &mut self.counted else { return };
         let now = now();
         let len = commits.len();
         match commits.back_mut() {
@@ -120,7 +120,7 @@ impl Ages {
 
     /// The records that are older than this; `None` if no age is counted.
     pub(super) fn older_than(&mut self, age: Duration, now: Duration) -> Option<Expired> {
-        let Counted { begin, commits, expired, .. } = self.counted.as_mut()?;
+        let AgeTable { begin, commits, expired, .. } = self.counted.as_mut()?;
         while let Some(oldest) = commits.front()
             && now.saturating_sub(oldest.last) > age
         {

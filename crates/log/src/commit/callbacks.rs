@@ -18,7 +18,7 @@ pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 #[derive(Default)]
 pub(crate) struct Callbacks {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingCallbacks>,
     /// The lowest record that one waits for, plus one; 0 without any.
     first: AtomicU64,
     /// Held by the thread that runs them.
@@ -26,7 +26,7 @@ pub(crate) struct Callbacks {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingCallbacks {
     /// By record, and in the order in which they came.
     callbacks: BTreeMap<(u64, u64), Callback>,
     added: u64,
@@ -85,7 +85,7 @@ impl Callbacks {
         Some((callback, outcome))
     }
 
-    fn store_first(&self, waiting: &Waiting) {
+    fn store_first(&self, waiting: &WaitingCallbacks) {
         let first =
             waiting.callbacks.first_key_value().map_or(0, |((seq, _), _)| seq.saturating_add(1));
         self.first.store(first, SeqCst);

@@ -8,11 +8,11 @@ use crate::read::batch::Payload;
 use crate::read::source::Source;
 use crate::read::{cursor, placed, placed_many};
 use crate::runtime::backoff::Backoff;
-use crate::staging::staged::Staged;
+use crate::staging::staged::StagedUnit;
 
 /// Whether all appenders of a unit have copied their payloads. No record gets a place in it while
 /// the core is locked.
-pub(super) fn is_filled(core: &Core, staged: &Staged) -> bool {
+pub(super) fn is_filled(core: &Core, staged: &StagedUnit) -> bool {
     let bytes = staged.records.end - staged.records.start;
     core.written().unit >= staged.unit || core.fill_tracker(staged.unit).complete(bytes).is_some()
 }

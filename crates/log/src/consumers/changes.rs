@@ -67,14 +67,14 @@ fn apply_all(offsets: &mut Offsets, all: &Offsets) -> Result<()> {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingChange {
     change: Change,
     outcome: OnceLock<Result<Option<Seq>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Vec<Arc<Waiting>>,
+    waiting: Vec<Arc<WaitingChange>>,
     writing: bool,
 }
 
@@ -92,7 +92,7 @@ impl Changes {
         change: Change,
         write: impl FnOnce(&[&Change]) -> Result<Vec<Result<Option<Seq>>>>,
     ) -> Result<Option<Seq>> {
-        let mine = Arc::new(Waiting { change, outcome: OnceLock::new() });
+        let mine = Arc::new(WaitingChange { change, outcome: OnceLock::new() });
         let mut state = self.state.lock();
         state.waiting.push(Arc::clone(&mine));
         while state.writing && mine.outcome.get().is_none() {

@@ -1,7 +1,7 @@
 //! Reads of a component in a log that another process writes.
 
 use super::ReadOnlyLog;
-use super::poller::{Depth, Polled};
+use super::poller::{Depth, PolledLog};
 use super::scan_snapshot::Snapshot;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};

@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use esker_disk::{Dir, process};
 use parking_lot::{Mutex, RwLock};
 
-use super::poller::{Depth, PollResult, Polled, Poller};
+use super::poller::{Depth, PollResult, PolledLog, Poller};
 use super::scan_snapshot::Snapshot;
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::read_options::ReadOptions;
@@ -63,7 +63,7 @@ impl FollowedLog {
     }
 }
 
-impl Polled for FollowedLog {
+impl PolledLog for FollowedLog {
     /// Polls, and wakes the waiting streams that the result concerns.
     fn poll(&self, depth: Depth) -> Result<PollResult> {
         let _lock = self.poll_lock.lock();

@@ -5,7 +5,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::followed_log::FollowedLog;
-use super::poller::{Depth, Polled};
+use super::poller::{Depth, PolledLog};
 use super::scan_snapshot::{RESCAN_PAUSE, SCANS_MAX, Snapshot};
 use esker_disk::process;
 
@@ -16,7 +16,7 @@ use crate::read::cursor::{self, Cursor, Start};
 use crate::read::source::{Source, Wait};
 use crate::read::stream::Feed;
 use crate::read::stream_table::Progress;
-use crate::runtime::waiters::{For, Key};
+use crate::runtime::waiters::{Key, WaitCondition};
 
 /// The poll interval of a blocking call when there is no polling thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -30,7 +30,7 @@ pub(super) struct FollowerFeed {
     last: u64,
     /// The start of this stream, until it delivered something.
     start: Option<Start>,
-    waiting: Waiting,
+    waiting: PollWait,
     /// The scan of everything that this stream requested because of a bad unit.
     rescan: Option<u64>,
     /// The number of such scans for the same place.
@@ -67,7 +67,7 @@ impl FollowerFeed {
             cursor,
             last,
             start: Some(start).filter(|start| matches!(start, Start::At(_))),
-            waiting: Waiting::new(log),
+            waiting: PollWait::new(log),
             rescan: None,
             rescans: 0,
             progress: None,
@@ -87,7 +87,7 @@ impl FollowerFeed {
         let (Some(rescan), Wait::Wake(waker)) = (self.rescan, wait) else { return Ok(false) };
         let poller = &self.log.poller;
         if !poller.is_rescanned(rescan) {
-            poller.waiters.register(&mut self.waiting.key, For::Record(u64::MAX), waker);
+            poller.waiters.register(&mut self.waiting.key, WaitCondition::Record(u64::MAX), waker);
             if !poller.is_rescanned(rescan) {
                 return Ok(true);
             }
@@ -215,14 +215,14 @@ impl Drop for FollowerFeed {
 
 /// The wait for a poll that finds more records.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct PollWait {
     log: Arc<FollowedLog>,
     key: Option<Key>,
     /// The number of polls when it began.
     since: Option<u64>,
 }
 
-impl Waiting {
+impl PollWait {
     pub(super) fn new(log: &Arc<FollowedLog>) -> Self {
         Self { log: Arc::clone(log), key: None, since: None }
     }
@@ -238,7 +238,7 @@ impl Waiting {
         if self.log.engine.is_manual() {
             self.log.poll(Depth::Manifest)?;
         }
-        self.log.poller.waiters.register(&mut self.key, For::Record(seq), waker);
+        self.log.poller.waiters.register(&mut self.key, WaitCondition::Record(seq), waker);
         if !self.log.engine.is_manual() {
             let polls = self.log.poller.begin(&self.log)?;
             self.since.get_or_insert(polls);
@@ -254,7 +254,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PollWait {
     fn drop(&mut self) {
         self.end();
     }

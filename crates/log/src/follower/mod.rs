@@ -37,8 +37,8 @@ use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
 use crate::store::directory;
 use followed_log::FollowedLog;
-use follower_feed::{FollowerFeed, Waiting};
-use poller::{Depth, Polled};
+use follower_feed::{FollowerFeed, PollWait};
+use poller::{Depth, PolledLog};
 use scan_snapshot::Snapshot;
 
 /// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
@@ -240,7 +240,7 @@ impl ReadOnlyLog {
     /// ```
     pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
         let seq = seq.into();
-        let mut waiting = Waiting::new(&self.log);
+        let mut waiting = PollWait::new(&self.log);
         poll_fn(|cx| {
             for registered in [false, true] {
                 self.log.refuse_if_closed()?;

@@ -49,7 +49,7 @@ pub(super) enum PollResult {
 }
 
 /// A log that can be polled.
-pub(super) trait Polled: Send + Sync + 'static {
+pub(super) trait PolledLog: Send + Sync + 'static {
     /// Polls, and wakes the readers that the result concerns.
     fn poll(&self, depth: Depth) -> Result<PollResult>;
 }
@@ -82,7 +82,7 @@ struct State {
 impl Poller {
     /// Starts or wakes the polling thread for a registered waiter. Returns the number of polls so
     /// far.
-    pub(super) fn begin(self: &Arc<Self>, log: &Arc<impl Polled>) -> Result<u64> {
+    pub(super) fn begin(self: &Arc<Self>, log: &Arc<impl PolledLog>) -> Result<u64> {
         let mut state = self.state.lock();
         self.run(log, &mut state)?;
         Ok(state.polls)
@@ -90,7 +90,10 @@ impl Poller {
 
     /// Requests a scan of everything that begins after this call. Returns its number for
     /// [`Poller::is_rescanned`], and the number of polls so far.
-    pub(super) fn request_rescan(self: &Arc<Self>, log: &Arc<impl Polled>) -> Result<(u64, u64)> {
+    pub(super) fn request_rescan(
+        self: &Arc<Self>,
+        log: &Arc<impl PolledLog>,
+    ) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
         state.rescan_requested = true;
         self.run(log, &mut state)?;
@@ -116,7 +119,7 @@ impl Poller {
         self.waiters.wake_all();
     }
 
-    fn run(self: &Arc<Self>, log: &Arc<impl Polled>, state: &mut State) -> Result<()> {
+    fn run(self: &Arc<Self>, log: &Arc<impl PolledLog>, state: &mut State) -> Result<()> {
         if state.ended {
             return Err(Error::Closed);
         }
@@ -133,7 +136,7 @@ impl Poller {
         Ok(())
     }
 
-    fn poll_for_all(&self, log: &Weak<impl Polled>) {
+    fn poll_for_all(&self, log: &Weak<impl PolledLog>) {
         let _guard = ThreadGuard(self);
         let mut pause = POLL_INTERVAL_MIN;
         let mut check_manifest = Instant::now() + MANIFEST_INTERVAL;

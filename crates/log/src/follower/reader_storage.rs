@@ -1,7 +1,7 @@
 //! The files of a log that another process writes.
 
 use super::ReadOnlyLog;
-use super::poller::{Depth, Polled};
+use super::poller::{Depth, PolledLog};
 use crate::base::error::{Corruption, Error, Result};
 use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::source::Source;

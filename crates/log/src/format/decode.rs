@@ -79,7 +79,7 @@ pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64)
 }
 
 /// The structure at an offset.
-enum Decoded<'a> {
+enum Structure<'a> {
     /// The number before its first record, and its time.
     Unit(u64, u64),
     Record(RecordHeader, &'a [u8]),
@@ -88,27 +88,27 @@ enum Decoded<'a> {
     End,
 }
 
-fn decode(bytes: &[u8], offset: u32) -> Decoded<'_> {
+fn decode(bytes: &[u8], offset: u32) -> Structure<'_> {
     let Some(first) = bytes.first_chunk::<4>() else {
-        return Decoded::End;
+        return Structure::End;
     };
     let first = u32::from_le_bytes(*first);
     if first == 0 {
-        return Decoded::Padding;
+        return Structure::Padding;
     }
     if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
         // `prev_seq` is at byte 24 of the header, and the time at byte 56.
         let field = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
         return match (field(24), field(56)) {
-            (Some(prev_seq), Some(time_ms)) => Decoded::Unit(prev_seq, time_ms),
-            _ => Decoded::End,
+            (Some(prev_seq), Some(time_ms)) => Structure::Unit(prev_seq, time_ms),
+            _ => Structure::End,
         };
     }
     match RecordHeader::parse(bytes) {
         Ok(record) if record.size as usize <= bytes.len() => {
-            Decoded::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
+            Structure::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
         }
-        _ => Decoded::End,
+        _ => Structure::End,
     }
 }
 
@@ -158,7 +158,7 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<LocatedRecord<'a>> {
         loop {
             match decode(self.bytes, self.offset) {
-                Decoded::Record(record, payload) => {
+                Structure::Record(record, payload) => {
                     let placed = LocatedRecord {
                         seq: record.seq,
                         prev_seq: self.prev_seq,
@@ -170,15 +170,15 @@ impl<'a> Iterator for Records<'a> {
                     self.skip(record.stored());
                     return Some(placed);
                 }
-                Decoded::Unit(prev_seq, time_ms) => {
+                Structure::Unit(prev_seq, time_ms) => {
                     (self.prev_seq, self.time_ms) = (prev_seq, time_ms);
                     self.skip(UNIT_HEADER);
                 }
-                Decoded::Padding => {
+                Structure::Padding => {
                     let next = block_up(self.offset + 1);
                     self.skip(next - self.offset);
                 }
-                Decoded::End => return None,
+                Structure::End => return None,
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::read::cursor::{self, Start};
 use crate::read::local_feed::LocalFeed;
 use crate::read::stream::{LogStream, read_one};
 use crate::runtime::counters::Counts;
-use crate::runtime::waiters::{For, Registered};
+use crate::runtime::waiters::{Registration, WaitCondition};
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch, except for
@@ -129,10 +129,10 @@ impl Log {
     /// The reason why the log accepts no more records, when that happens first.
     pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
         let seq = seq.into().0;
-        let mut place = Registered::new(&self.read.waiters);
+        let mut place = Registration::new(&self.read.waiters);
         poll_fn(|cx| {
             refuse_if_forked()?;
-            self.read.waiters.register(&mut place.key, For::Durable(seq), cx.waker());
+            self.read.waiters.register(&mut place.key, WaitCondition::Durable(seq), cx.waker());
             match self.write.outcome(seq) {
                 Some(outcome) => Poll::Ready(outcome),
                 None if self.read.is_closed() => Poll::Ready(Err(Error::Closed)),

@@ -7,7 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::commit::core::schedule::Event;
 use crate::log::Log;
-use crate::runtime::waiters::{For, Key};
+use crate::runtime::waiters::{Key, WaitCondition};
 use crate::write::input::Input;
 use crate::write::ticket::{Appended, Ticket};
 
@@ -119,7 +119,7 @@ impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
                 return Poll::Ready(Ok(()));
             }
             if !registered {
-                write.waiters.register(&mut this.room, For::Room, cx.waker());
+                write.waiters.register(&mut this.room, WaitCondition::Room, cx.waker());
             }
         }
         write.on(Event::SinkPolled);

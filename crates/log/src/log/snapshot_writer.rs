@@ -39,7 +39,7 @@ enum Output {
     /// There is no file yet: nothing, or less than a chunk, was written.
     Nowhere,
     /// On a manual engine, the caller's thread writes.
-    Here(Box<Growing>),
+    Here(Box<GrowingFile>),
     Thread(ChunkThread),
     Failed(Error),
 }
@@ -49,11 +49,11 @@ enum Output {
 struct ChunkThread {
     full: SyncSender<Chunk>,
     empty: Receiver<Chunk>,
-    thread: JoinHandle<Result<Growing>>,
+    thread: JoinHandle<Result<GrowingFile>>,
 }
 
 impl ChunkThread {
-    fn start(mut file: Growing) -> Result<Self> {
+    fn start(mut file: GrowingFile) -> Result<Self> {
         let (full, to_write) = sync_channel::<Chunk>(QUEUED_CHUNKS_MAX);
         let (written, empty) = sync_channel(QUEUED_CHUNKS_MAX + 2);
         let run = move || {
@@ -69,7 +69,7 @@ impl ChunkThread {
         Ok(Self { full, empty, thread })
     }
 
-    fn end(self) -> Result<Growing> {
+    fn end(self) -> Result<GrowingFile> {
         drop(self.full);
         self.thread.join().unwrap_or(Err(Error::Stopped))
     }
@@ -77,13 +77,13 @@ impl ChunkThread {
 
 /// A file that preallocates space ahead of its chunks, and bounds what waits in the page cache.
 #[derive(Debug)]
-struct Growing {
+struct GrowingFile {
     writer: Writer,
     preallocated: u64,
     synced: u64,
 }
 
-impl Growing {
+impl GrowingFile {
     fn write(&mut self, chunk: &mut Chunk) -> Result<()> {
         let writer = &self.writer;
         while self.preallocated < writer.end() + chunk.padded() {
@@ -146,14 +146,14 @@ impl SnapshotWriter {
         self.flush_chunk().map_err(|error| into_io(self.fail(error)))
     }
 
-    fn open(&self, preallocated: u64) -> Result<Growing> {
+    fn open(&self, preallocated: u64) -> Result<GrowingFile> {
         let dir = Arc::clone(&self.log.write.dir);
         let salt = Salt { log: self.log.write.id, numbers: random_numbers() };
         let temporary = paths::snapshot_aside(self.at, salt.numbers[0]);
         let names = Names { kind: Kind::Snapshot, temporary, name: paths::snapshot(self.at) };
         let direct = self.log.write.mode.direct;
         let writer = Writer::new(dir, names, direct, salt, preallocated)?;
-        Ok(Growing { writer, preallocated, synced: 0 })
+        Ok(GrowingFile { writer, preallocated, synced: 0 })
     }
 
     /// Hands over the full chunk.
@@ -268,14 +268,14 @@ impl io::Write for SnapshotWriter {
 pub struct IncomingSnapshot {
     file: IncomingFile,
     log: Log,
-    _receiving: Receiving,
+    _receiving: ReceiveGuard,
 }
 
 /// Set while a snapshot is received.
 #[derive(Debug)]
-struct Receiving(Arc<AtomicBool>);
+struct ReceiveGuard(Arc<AtomicBool>);
 
-impl Drop for Receiving {
+impl Drop for ReceiveGuard {
     fn drop(&mut self) {
         self.0.store(false, SeqCst);
     }
@@ -294,7 +294,7 @@ impl IncomingSnapshot {
         if log.write.receiving.swap(true, SeqCst) {
             return Err(Error::Busy { what: "another snapshot is being received" });
         }
-        let receiving = Receiving(Arc::clone(&log.write.receiving));
+        let receiving = ReceiveGuard(Arc::clone(&log.write.receiving));
         let dir = Arc::clone(&log.write.dir);
         let found = IncomingFile::find(dir, log.write.mode.direct, header, admits);
         let begun = found.and_then(|found| {

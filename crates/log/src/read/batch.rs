@@ -10,7 +10,7 @@ use crate::base::position::{Position, Seq};
 use crate::format::decode::{FoundRecord, Records, last_of_units};
 use crate::format::record::RECORD_HEADER;
 use crate::staging::buffer::StagingBuffer;
-use crate::staging::staged::Staged;
+use crate::staging::staged::StagedUnit;
 
 /// Reference-counted memory that holds checked bytes of a segment.
 #[derive(Clone)]
@@ -73,14 +73,14 @@ pub struct Batch {
     memory: Memory,
     base: u64,
     offsets: Range<u32>,
-    skipped: Skipped,
+    skipped: SkippedRecords,
     /// The number before the first record, if the bytes do not begin with a unit header.
     prev_seq: u64,
 }
 
 /// The records of a batch that were not requested.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Skipped {
+pub(crate) struct SkippedRecords {
     /// Records up to this number.
     pub(crate) after: u64,
     /// Records of units before this time.
@@ -89,15 +89,20 @@ pub(crate) struct Skipped {
 
 impl Batch {
     /// A batch of whole units that were checked.
-    pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, skipped: Skipped) -> Self {
+    pub(crate) fn new(
+        memory: Memory,
+        base: u64,
+        offsets: Range<u32>,
+        skipped: SkippedRecords,
+    ) -> Self {
         Self { memory, base, offsets, skipped, prev_seq: 0 }
     }
 
     /// A batch of records that are accepted but not durable.
-    pub(crate) fn of_staged(staged: Staged) -> Self {
-        let Staged { buffer, records, prev_seq, .. } = staged;
+    pub(crate) fn of_staged(staged: StagedUnit) -> Self {
+        let StagedUnit { buffer, records, prev_seq, .. } = staged;
         let base = buffer.base;
-        let (memory, skipped) = (Memory::StagingBuffer(buffer), Skipped::default());
+        let (memory, skipped) = (Memory::StagingBuffer(buffer), SkippedRecords::default());
         Self { memory, base, offsets: records, skipped, prev_seq }
     }
 
@@ -173,7 +178,7 @@ impl<'a> IntoIterator for &'a Batch {
 pub struct BatchIter<'a> {
     records: Records<'a>,
     base: u64,
-    skipped: Skipped,
+    skipped: SkippedRecords,
 }
 
 impl<'a> Iterator for BatchIter<'a> {

@@ -13,7 +13,7 @@ use crate::base::position::{Position, Seq};
 use crate::format::decode::{SearchResult, check_unit, find};
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, UnitHeader};
-use crate::read::batch::{Batch, Memory, Skipped, View};
+use crate::read::batch::{Batch, Memory, SkippedRecords, View};
 use crate::read::source::{Source, Wait, Want};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::valid_unit;
@@ -54,7 +54,7 @@ pub enum Start {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor {
     position: u64,
-    skipped: Skipped,
+    skipped: SkippedRecords,
     /// Whether the next batch may begin with skipped records.
     skipping: bool,
 }
@@ -90,7 +90,7 @@ impl Cursor {
 
     /// At a unit; records up to a number are skipped.
     fn skipping(position: u64, after: u64) -> Self {
-        Self { position, skipped: Skipped { after, before_ms: 0 }, skipping: true }
+        Self { position, skipped: SkippedRecords { after, before_ms: 0 }, skipping: true }
     }
 
     /// Before the first record of this time or later.
@@ -103,7 +103,7 @@ impl Cursor {
         let first = first_unit_at(source.segments(), low.seq, limit, time_ms)?;
         let position = first.map_or(limit, |first| first.position).max(start);
         // Where records are dropped meanwhile, the next step says so.
-        let skipped = Skipped { after: low.seq, before_ms: time_ms };
+        let skipped = SkippedRecords { after: low.seq, before_ms: time_ms };
         Ok(Self { position, skipped, skipping: true })
     }
 
@@ -191,7 +191,7 @@ impl Cursor {
                 continue;
             }
             // From here on every record is wanted.
-            (self.skipping, self.skipped) = (false, Skipped::default());
+            (self.skipping, self.skipped) = (false, SkippedRecords::default());
             return Ok(Poll::Ready(Some(batch)));
         }
     }

@@ -14,7 +14,7 @@ use crate::read::read_half::ReadHalf;
 use crate::read::source::{Source, Wait};
 use crate::read::stream::Feed;
 use crate::read::stream_table::Progress;
-use crate::runtime::waiters::{For, Key};
+use crate::runtime::waiters::{Key, WaitCondition};
 
 #[derive(Debug)]
 pub(crate) struct LocalFeed {
@@ -68,7 +68,7 @@ impl Feed for LocalFeed {
 
     fn wait(&mut self, waker: &Waker) -> Result<()> {
         let (_, last) = self.source.limit();
-        let next = For::Record(last.saturating_add(1));
+        let next = WaitCondition::Record(last.saturating_add(1));
         self.source.waiters.register(&mut self.key, next, waker);
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::format::{BLOCK, RECORD_LIMIT_MAX};
 use crate::read::batch::{Memory, Payload};
 use crate::read::cursor;
 use crate::read::source::Source;
-use crate::staging::staged::Staged;
+use crate::staging::staged::StagedUnit;
 use crate::store::segment_table::Segment;
 
 pub(crate) fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
@@ -96,7 +96,7 @@ pub(crate) fn is_at(segment: &Segment, place: RecordPlace, offset: u32, bytes: &
 }
 
 /// Returns a record of a unit that is not durable yet, whose appenders have all finished.
-pub(crate) fn of_staged(staged: &Staged, place: RecordPlace) -> Option<Payload> {
+pub(crate) fn of_staged(staged: &StagedUnit, place: RecordPlace) -> Option<Payload> {
     let RecordPlace { seq, position, len } = place;
     let offset = u32::try_from(position.0.checked_sub(staged.buffer.base)?).ok()?;
     let end = offset.checked_add(stored_size(len.min(RECORD_LIMIT_MAX) as usize))?;

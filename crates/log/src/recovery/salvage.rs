@@ -240,8 +240,8 @@ struct Walk {
 }
 
 /// The contents of a file at an offset.
-enum There {
-    /// Zeros, the header of a commit, or a record that does not count: so many bytes.
+enum Content {
+    /// The bytes of zeros, of the header of a commit, or of a record that does not count.
     Nothing(u32),
     /// Records that a repair quarantined, up to this one, and the bytes in their place.
     Gap(u64, u32),
@@ -266,9 +266,9 @@ impl Walk {
         }
         loop {
             match self.there(last)? {
-                There::End => return Ok(self.take_skipped()),
-                There::Nothing(bytes) => self.at += bytes,
-                There::Gap(to, bytes) => {
+                Content::End => return Ok(self.take_skipped()),
+                Content::Nothing(bytes) => self.at += bytes,
+                Content::Gap(to, bytes) => {
                     if let Some(skipped) = self.take_skipped() {
                         return Ok(Some(skipped));
                     }
@@ -277,13 +277,13 @@ impl Walk {
                     self.prev = Some(to);
                     return Ok(Some(Salvaged::Quarantined { from, to: Seq(to) }));
                 }
-                There::Corrupt => {
+                Content::Corrupt => {
                     let from = self.skipped.map_or(self.at, |(from, _)| from);
                     self.at += RECORD_ALIGNMENT_BYTES;
                     self.skipped = Some((from, self.at));
                     self.prev = None;
                 }
-                There::Record(header) => {
+                Content::Record(header) => {
                     let record = self.record(header)?;
                     return Ok(Some(match self.take_skipped() {
                         Some(skipped) => {
@@ -303,14 +303,14 @@ impl Walk {
         Some(Salvaged::Skipped { file, offset: from.into(), bytes: (to - from).into() })
     }
 
-    fn there(&mut self, last: u64) -> Result<There> {
+    fn there(&mut self, last: u64) -> Result<Content> {
         let (at, place) = (u64::from(self.at), self.source.first + self.at);
         let bytes = self.image.at(at, BLOCK as usize)?;
         let Some(word) = bytes.first_chunk::<{ RECORD_ALIGNMENT_BYTES as usize }>() else {
-            return Ok(There::End);
+            return Ok(Content::End);
         };
         if *word == [0; RECORD_ALIGNMENT_BYTES as usize] {
-            return Ok(There::Nothing(RECORD_ALIGNMENT_BYTES));
+            return Ok(Content::Nothing(RECORD_ALIGNMENT_BYTES));
         }
         let record = RecordHeader::parse(bytes);
         if place.is_multiple_of(BLOCK) {
@@ -318,33 +318,33 @@ impl Walk {
                 let time = UNIX_EPOCH + Duration::from_millis(header.time_ms);
                 (self.prev, self.time) = (Some(header.prev_seq), Some(time));
                 return Ok(match header.kind {
-                    UnitKind::Data => There::Nothing(UNIT_HEADER),
+                    UnitKind::Data => Content::Nothing(UNIT_HEADER),
                     UnitKind::Gap if header.last_seq > last.max(header.prev_seq) => {
-                        There::Gap(header.last_seq, header.span())
+                        Content::Gap(header.last_seq, header.span())
                     }
-                    UnitKind::Gap => There::Nothing(header.span()),
+                    UnitKind::Gap => Content::Nothing(header.span()),
                 });
             }
             // Nothing follows the footer of a segment.
             if let Ok((entries, sum)) = Footer::entries(bytes, self.source.salt, place)
                 && self.has_sum(FOOTER_HEADER_BYTES as u32, entries, sum)?
             {
-                return Ok(There::End);
+                return Ok(Content::End);
             }
             // Whatever follows is of another commit.
             self.time = None;
         }
-        let Ok(header) = record else { return Ok(There::Corrupt) };
+        let Ok(header) = record else { return Ok(Content::Corrupt) };
         let sum = header.payload_crc(self.source.salt, place);
         if !self.has_sum(RECORD_HEADER, header.size - RECORD_HEADER, sum)? {
-            return Ok(There::Corrupt);
+            return Ok(Content::Corrupt);
         }
         // Truncated, or cut off.
         if header.seq <= last {
             self.prev = Some(header.seq);
-            return Ok(There::Nothing(header.stored()));
+            return Ok(Content::Nothing(header.stored()));
         }
-        Ok(There::Record(header))
+        Ok(Content::Record(header))
     }
 
     /// Whether so many bytes after a header at this offset have this checksum.

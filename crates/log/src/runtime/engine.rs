@@ -127,12 +127,12 @@ impl Due {
 struct Timer {
     at: Duration,
     log: Weak<dyn CommitWork>,
-    what: Timed,
+    what: TimedCall,
 }
 
 /// The call that is due at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Timed {
+enum TimedCall {
     Period,
     Maintenance,
 }
@@ -264,8 +264,8 @@ impl Engine {
         loop {
             let due = self.shared.queues.lock().pop_timer(self.now());
             match due {
-                Some((log, Timed::Period)) => log.period(),
-                Some((log, Timed::Maintenance)) => log.maintain(),
+                Some((log, TimedCall::Period)) => log.period(),
+                Some((log, TimedCall::Maintenance)) => log.maintain(),
                 None => break,
             }
         }
@@ -386,12 +386,12 @@ impl Engine {
 
     /// Schedules a call of the log's `period` at this time.
     pub(crate) fn at(&self, at: Duration, log: Weak<dyn CommitWork>) {
-        self.schedule(Timer { at, log, what: Timed::Period });
+        self.schedule(Timer { at, log, what: TimedCall::Period });
     }
 
     /// Schedules maintenance of the log at this time.
     pub(crate) fn maintain_at(&self, at: Duration, log: Weak<dyn CommitWork>) {
-        self.schedule(Timer { at, log, what: Timed::Maintenance });
+        self.schedule(Timer { at, log, what: TimedCall::Maintenance });
     }
 
     fn schedule(&self, timer: Timer) {
@@ -406,7 +406,7 @@ impl Engine {
 }
 
 impl Queues {
-    fn pop_timer(&mut self, now: Duration) -> Option<(Arc<dyn CommitWork>, Timed)> {
+    fn pop_timer(&mut self, now: Duration) -> Option<(Arc<dyn CommitWork>, TimedCall)> {
         while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
             if let Some(Reverse(timer)) = self.timers.pop()
                 && let Some(log) = timer.log.upgrade()
@@ -463,11 +463,11 @@ impl Shared {
         while !queues.stopped {
             if let Some((log, what)) = queues.pop_timer(self.now()) {
                 match what {
-                    Timed::Period => {
+                    TimedCall::Period => {
                         queues.commits.push_back(Due::Period(log));
                         self.commits.notify_one();
                     }
-                    Timed::Maintenance => {
+                    TimedCall::Maintenance => {
                         queues.maintenance.push_back(log);
                         self.maintenance.notify_one();
                     }

@@ -20,7 +20,7 @@ use slab::Slab;
 
 /// The condition that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum For {
+pub(crate) enum WaitCondition {
     /// A record, the caller's own or another one that it asked for, is durable.
     Durable(u64),
     /// There is room for another record.
@@ -29,7 +29,7 @@ pub(crate) enum For {
     Record(u64),
 }
 
-impl For {
+impl WaitCondition {
     /// Whether a commit up to this record meets the condition. Any commit makes room.
     fn is_due(self, durable: u64) -> bool {
         match self {
@@ -48,7 +48,7 @@ pub(crate) struct WaitingCallers {
 
 #[derive(Debug)]
 struct Waiter {
-    what: For,
+    what: WaitCondition,
     /// `None` once woken.
     waker: Option<Waker>,
 }
@@ -83,8 +83,8 @@ impl Waiters {
     }
 
     /// Adds a waiter to a list, or updates its existing entry.
-    pub(crate) fn register(&self, slot: &mut Option<Key>, what: For, waker: &Waker) {
-        let reads = matches!(what, For::Record(_));
+    pub(crate) fn register(&self, slot: &mut Option<Key>, what: WaitCondition, waker: &Waker) {
+        let reads = matches!(what, WaitCondition::Record(_));
         // Cloned and dropped without the lock: a waker is the caller's code.
         let waker = waker.clone();
         if let Some(key) = *slot {
@@ -120,7 +120,7 @@ impl Waiters {
         }
         // Dropped without the lock: a waker is the caller's code.
         let removed = self.list(key).lock().try_remove(key.index as usize);
-        if let Some(Waiter { what: For::Record(_), waker: Some(_) }) = removed {
+        if let Some(Waiter { what: WaitCondition::Record(_), waker: Some(_) }) = removed {
             self.waiting.fetch_sub(1, SeqCst);
         }
     }
@@ -131,7 +131,7 @@ impl Waiters {
         let mut records = 0;
         for (_, waiter) in self.callers.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
             let waker = waiter.waker.take();
-            records += usize::from(waker.is_some() && waiter.what != For::Room);
+            records += usize::from(waker.is_some() && waiter.what != WaitCondition::Room);
             into.extend(waker);
         }
         records
@@ -174,8 +174,8 @@ impl Waiters {
         let mut callers = WaitingCallers::default();
         for (_, waiter) in self.callers.lock().iter().filter(|(_, w)| w.waker.is_some()) {
             match waiter.what {
-                For::Room => callers.for_room += 1,
-                For::Durable(_) | For::Record(_) => callers.for_durability += 1,
+                WaitCondition::Room => callers.for_room += 1,
+                WaitCondition::Durable(_) | WaitCondition::Record(_) => callers.for_durability += 1,
             }
         }
         callers
@@ -232,18 +232,18 @@ pub(crate) fn park(deadline: Option<Instant>) -> bool {
 }
 
 /// An entry in the wait queues that is removed when it is dropped.
-pub(crate) struct Registered<'a> {
+pub(crate) struct Registration<'a> {
     waiters: &'a Waiters,
     pub(crate) key: Option<Key>,
 }
 
-impl<'a> Registered<'a> {
+impl<'a> Registration<'a> {
     pub(crate) fn new(waiters: &'a Waiters) -> Self {
         Self { waiters, key: None }
     }
 }
 
-impl Drop for Registered<'_> {
+impl Drop for Registration<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.waiters.remove(key);

@@ -7,7 +7,7 @@ use crate::staging::buffer::StagingBuffer;
 
 /// The records of a unit that is not durable yet.
 #[derive(Debug, Clone)]
-pub(crate) struct Staged {
+pub(crate) struct StagedUnit {
     pub(crate) unit: u64,
     pub(crate) buffer: Arc<StagingBuffer>,
     /// Offsets of the records in the segment.

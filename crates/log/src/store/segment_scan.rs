@@ -19,7 +19,7 @@ use crate::store::segment_reader::{ReadErrors, SegmentReader};
 
 /// The start of a scan, and what the first unit must continue.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct From {
+pub(crate) struct ScanStart {
     pub(crate) salt: Salt,
     pub(crate) offset: u32,
     pub(crate) chain: u32,
@@ -121,7 +121,7 @@ impl SparseIndex {
 /// Scans from `from` up to the offset `until`, or up to the first error.
 pub(crate) fn scan(
     file: &Arc<dyn File>,
-    from: From,
+    from: ScanStart,
     until: Option<u32>,
     density: Density,
     read_errors: &ReadErrors,

@@ -17,7 +17,7 @@ use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::preallocation::Space;
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{For, Registered, park, thread_waker};
+use crate::runtime::waiters::{Registration, WaitCondition, park, thread_waker};
 use crate::staging::fill_tracker::FillTracker;
 use crate::write::input::Input;
 use crate::write::ticket::Ticket;
@@ -99,7 +99,7 @@ impl WriteHalf {
         &self,
         mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
-        let mut place = Registered::new(&self.waiters);
+        let mut place = Registration::new(&self.waiters);
         let mut request = SpaceRequest::default();
         poll_fn(|cx| {
             let log = self;
@@ -122,7 +122,7 @@ impl WriteHalf {
                 };
                 let last_attempt = registered;
                 registered = true;
-                log.waiters.register(&mut place.key, For::Room, cx.waker());
+                log.waiters.register(&mut place.key, WaitCondition::Room, cx.waker());
                 match need {
                     // Request after registering, so that the answer is not missed.
                     Some(need) => match log.request_space(need, &mut request) {
@@ -246,7 +246,7 @@ impl WriteHalf {
         mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         refuse_if_forked()?;
-        let mut place = Registered::new(&self.waiters);
+        let mut place = Registration::new(&self.waiters);
         let mut registered = false;
         let mut request = SpaceRequest::default();
         loop {
@@ -261,7 +261,11 @@ impl WriteHalf {
                         Space::AfterCommit { unit } => {
                             if !self.drive(unit, deadline) {
                                 // Right before parking: preallocating may use the thread's wake.
-                                self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                                self.waiters.register(
+                                    &mut place.key,
+                                    WaitCondition::Room,
+                                    &thread_waker(),
+                                );
                                 if self.is_undecided(unit) && !park(deadline) {
                                     return Err(Error::Timeout);
                                 }
@@ -272,7 +276,7 @@ impl WriteHalf {
                     registered = false;
                 }
                 Err(Refusal::NeedsSpace(need)) => {
-                    self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                    self.waiters.register(&mut place.key, WaitCondition::Room, &thread_waker());
                     self.request_space(need, &mut request)?;
                     if !park(deadline) {
                         return Err(Error::Timeout);
@@ -291,7 +295,7 @@ impl WriteHalf {
                     if !self.drive_one(deadline) {
                         // Register before the next attempt, so that a commit that ends in between
                         // is not missed.
-                        self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                        self.waiters.register(&mut place.key, WaitCondition::Room, &thread_waker());
                         registered = true;
                     }
                 }

@@ -13,7 +13,7 @@ use crate::commit::maintenance::end_segment;
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{expire, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{For, Registered, park, thread_waker};
+use crate::runtime::waiters::{Registration, WaitCondition, park, thread_waker};
 use crate::store::manifest::End;
 use crate::store::paths;
 use crate::store::segment_footer::closing_footer;
@@ -80,7 +80,7 @@ impl WriteHalf {
 
     /// Waits until the unit is durable, or can no longer become durable.
     fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
-        let mut place = Registered::new(&self.waiters);
+        let mut place = Registration::new(&self.waiters);
         loop {
             if let Some(outcome) = self.durable_or_failed(unit) {
                 return outcome;
@@ -89,7 +89,7 @@ impl WriteHalf {
                 continue;
             }
             let last = self.lock().core.last_seq();
-            self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
+            self.waiters.register(&mut place.key, WaitCondition::Durable(last), &thread_waker());
             // The commit in flight may have ended, or failed, before this thread was registered.
             if self.durable_or_failed(unit).is_none() && !park(deadline) {
                 return Err(Error::Timeout);

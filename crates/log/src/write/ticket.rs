@@ -14,7 +14,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{For, Key, park, thread_waker};
+use crate::runtime::waiters::{Key, WaitCondition, park, thread_waker};
 
 /// A handle to an accepted record, or the last one of a batch, that resolves when it is durable.
 ///
@@ -157,7 +157,7 @@ impl Ticket {
                 continue;
             }
             let waker = thread_waker();
-            self.log.waiters.register(&mut self.key, For::Durable(self.seq), &waker);
+            self.log.waiters.register(&mut self.key, WaitCondition::Durable(self.seq), &waker);
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
@@ -182,7 +182,7 @@ impl Future for Ticket {
             return Poll::Ready(outcome);
         }
         let this = &mut *self;
-        this.log.waiters.register(&mut this.key, For::Durable(this.seq), cx.waker());
+        this.log.waiters.register(&mut this.key, WaitCondition::Durable(this.seq), cx.waker());
         if let Some(outcome) = this.outcome() {
             return Poll::Ready(outcome);
         }

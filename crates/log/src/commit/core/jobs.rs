@@ -8,7 +8,7 @@ use super::{Core, InFlightCommit, IoState, Job, OpenUnit, Units};
 use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::staging::fill_tracker::FillTracker;
-use crate::staging::staged::Staged;
+use crate::staging::staged::StagedUnit;
 
 impl Core {
     /// Hands out the next job. It is in flight until [`Core::complete`] or [`Core::fail`].
@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// The records that are accepted but not durable, in order.
-    pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
+    pub(crate) fn staged(&self) -> impl Iterator<Item = StagedUnit> {
         let open = self.open.as_ref().filter(|open| open.records > 0).map(OpenUnit::staged);
         self.staged.iter().cloned().chain(open)
     }

@@ -52,7 +52,7 @@ use crate::format::unit::UNIT_HEADER;
 use crate::format::{IndexEntry, LogId, Salt, block_up};
 use crate::staging::buffer::{Reservation, StagingBuffer};
 use crate::staging::fill_tracker::FillTracker;
-use crate::staging::staged::Staged;
+use crate::staging::staged::StagedUnit;
 use crate::staging::tail_cache::TailCache;
 
 /// How many units of the usual size a staging buffer holds, within the bounds below.
@@ -265,8 +265,8 @@ struct OpenUnit {
 }
 
 impl OpenUnit {
-    fn staged(&self) -> Staged {
-        Staged {
+    fn staged(&self) -> StagedUnit {
+        StagedUnit {
             unit: self.number,
             buffer: Arc::clone(&self.buffer),
             records: self.start + UNIT_HEADER..self.start + self.used,
@@ -328,7 +328,7 @@ pub(crate) struct Core {
     /// The most jobs in flight at a time.
     depth: usize,
     /// The records of sealed units that are not durable.
-    staged: VecDeque<Staged>,
+    staged: VecDeque<StagedUnit>,
     written: Mark,
     durable: Mark,
     /// The unit up to which the jobs handed out make the log durable, once they are complete.

@@ -214,7 +214,7 @@ impl ReadCache {
         chunk.content = Content::Loading;
         state.loading += 1;
         drop(state);
-        let mut loading = Loading { cache: self, id, content: Content::Invalid, took: None };
+        let mut loading = RunningLoad { cache: self, id, content: Content::Invalid, took: None };
         // Reading the watermark may be I/O as well.
         let watermark = log.mark();
         let pause = self.state.lock().throttle.pause(watermark);
@@ -234,14 +234,14 @@ impl ReadCache {
 }
 
 /// A running load. However it ends, its waiters are woken.
-struct Loading<'a> {
+struct RunningLoad<'a> {
     cache: &'a ReadCache,
     id: ChunkId,
     content: Content,
     took: Option<Duration>,
 }
 
-impl Drop for Loading<'_> {
+impl Drop for RunningLoad<'_> {
     fn drop(&mut self) {
         let mut guard = self.cache.state.lock();
         let state = &mut *guard;
