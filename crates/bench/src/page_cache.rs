@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use esker_disk::{AlignedBuf, Disk, Open, StdDisk, read_full_at};
+use esker_disk::{AlignedBuf, Disk, OpenMode, StdDisk, read_full_at};
 use rustix::fs::{Advice, fadvise};
 
 /// The size of one transfer, and how many are in flight.
@@ -22,7 +22,7 @@ pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     names.sort();
     let mut chunks = Vec::new();
     for name in names {
-        let file = dir.open(&name, Open::read().direct(direct))?;
+        let file = dir.open(&name, OpenMode::read().direct(direct))?;
         let size = file.len()?;
         chunks.extend((0..size).step_by(TRANSFER_BYTES).map(|offset| (file.clone(), offset)));
     }

@@ -22,10 +22,10 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Op, Result};
-use crate::file::BLOCK;
+use crate::file::BLOCK_BYTES;
 use crate::huge_pages::{self, NoHugePages};
 
-/// A zeroed buffer that starts at a multiple of [`BLOCK`] and whose length is a multiple of it.
+/// A zeroed buffer whose address and length are multiples of [`BLOCK_BYTES`].
 ///
 /// The length is fixed. It dereferences to the whole buffer.
 pub struct AlignedBuf {
@@ -53,16 +53,16 @@ impl AlignedBuf {
     /// From 128 KiB on it is a mapping of its own. Like other allocations, it aborts the process
     /// when memory is exhausted.
     pub fn new(len: usize) -> Self {
-        let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
-        let Ok(layout) = Layout::from_size_align(rounded, BLOCK) else {
-            handle_alloc_error(Layout::new::<[u8; BLOCK]>());
+        let rounded = len.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(usize::MAX);
+        let Ok(layout) = Layout::from_size_align(rounded, BLOCK_BYTES) else {
+            handle_alloc_error(Layout::new::<[u8; BLOCK_BYTES]>());
         };
         if rounded >= MAPPED_BYTES_MIN
             && let Some(start) = map_lazily(rounded)
         {
             return Self { start, layout, owner: Owner::System };
         }
-        // SAFETY: the layout's size is at least BLOCK, hence not zero.
+        // SAFETY: the layout's size is at least BLOCK_BYTES, hence not zero.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
             Some(start) => Self { start, layout, owner: Owner::Allocator },
@@ -74,8 +74,8 @@ impl AlignedBuf {
     /// buffers of which a part may never be used: making one costs a call of the system, and each
     /// page a fault.
     pub fn lazy(len: usize) -> Self {
-        let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
-        let layout = Layout::from_size_align(rounded, BLOCK);
+        let rounded = len.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(usize::MAX);
+        let layout = Layout::from_size_align(rounded, BLOCK_BYTES);
         match layout.ok().and_then(|layout| Some((layout, map_lazily(layout.size())?))) {
             Some((layout, start)) => Self { start, layout, owner: Owner::System },
             None => Self::new(len),
@@ -89,9 +89,9 @@ impl AlignedBuf {
     /// A huge page is one piece of memory for the device, where small ones are up to 512. Memory
     /// that is shorter than a huge page, or for which the kernel finds none, is on small pages.
     pub fn lazy_huge(len: usize) -> Self {
-        let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
+        let rounded = len.max(1).checked_next_multiple_of(BLOCK_BYTES).unwrap_or(usize::MAX);
         let page = huge_pages::page_size().filter(|page| *page <= rounded);
-        let layout = Layout::from_size_align(rounded, BLOCK).ok();
+        let layout = Layout::from_size_align(rounded, BLOCK_BYTES).ok();
         let mapped = layout.zip(page).and_then(|(layout, page)| {
             Some((layout, map_lazily_on_huge_pages(layout.size(), page)?))
         });
@@ -215,7 +215,7 @@ impl HugePages {
         let page = Self::page_size().ok_or(NoHugePages::unknown())?;
         let total = len.checked_mul(count).filter(|_| len.is_multiple_of(page));
         let total = total.filter(|total| *total > 0).ok_or(NoHugePages::uneven(len, page))?;
-        let Ok(each) = Layout::from_size_align(len, BLOCK) else {
+        let Ok(each) = Layout::from_size_align(len, BLOCK_BYTES) else {
             return Err(NoHugePages::uneven(len, page));
         };
         let start = map(total).map_err(|cause| NoHugePages::missing(total / page, page, cause))?;
@@ -226,12 +226,12 @@ impl HugePages {
     /// huge pages, and takes memory for each page when it is first written to. Buffers need not be
     /// whole pages: several may share one. Pages are small where the kernel has no huge ones left.
     ///
-    /// `None` when `len` is not a non-zero multiple of [`BLOCK`], or when the kernel has no huge
-    /// pages or refuses a mapping of this length.
+    /// `None` when `len` is not a non-zero multiple of [`BLOCK_BYTES`], or when the kernel has no
+    /// huge pages or refuses a mapping of this length.
     pub fn transparent(len: usize, count: usize) -> Option<Self> {
-        let whole = len > 0 && len.is_multiple_of(BLOCK);
+        let whole = len > 0 && len.is_multiple_of(BLOCK_BYTES);
         let total = len.checked_mul(count).filter(|total| whole && *total > 0)?;
-        let each = Layout::from_size_align(len, BLOCK).ok()?;
+        let each = Layout::from_size_align(len, BLOCK_BYTES).ok()?;
         // A page of which the mapping has only a part would be small.
         let page = Self::page_size()?;
         let mapped = total.checked_next_multiple_of(page)?;
@@ -368,15 +368,15 @@ impl Drop for Mapping {
 /// Rejects a direct read or write that is not made of whole blocks. The kernel would fail it
 /// without giving the reason.
 pub(crate) fn check_direct(op: Op, path: &Path, buf: &[u8], offset: u64) -> Result<()> {
-    let whole = buf.as_ptr().addr().is_multiple_of(BLOCK)
-        && buf.len().is_multiple_of(BLOCK)
-        && offset.is_multiple_of(BLOCK as u64);
+    let whole = buf.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
+        && buf.len().is_multiple_of(BLOCK_BYTES)
+        && offset.is_multiple_of(BLOCK_BYTES as u64);
     if whole {
         return Ok(());
     }
     let why = format!(
-        "direct I/O needs address, length and offset in multiples of {BLOCK}; the address was {:p}, \
-         the length {}",
+        "direct I/O needs address, length and offset in multiples of {BLOCK_BYTES}; the address was \
+         {:p}, the length {}",
         buf.as_ptr(),
         buf.len()
     );
@@ -389,10 +389,10 @@ mod tests {
 
     #[test]
     fn starts_on_a_block_and_is_whole_blocks_of_zeros() {
-        for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
+        for len in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES] {
             for buf in [AlignedBuf::new(len), AlignedBuf::lazy(len), AlignedBuf::lazy_huge(len)] {
-                assert_eq!(buf.as_ptr().addr() % BLOCK, 0);
-                assert_eq!(buf.len(), len.max(1).next_multiple_of(BLOCK));
+                assert_eq!(buf.as_ptr().addr() % BLOCK_BYTES, 0);
+                assert_eq!(buf.len(), len.max(1).next_multiple_of(BLOCK_BYTES));
                 assert!(buf.iter().all(|byte| *byte == 0));
             }
         }
@@ -402,7 +402,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn memory() -> (usize, usize) {
         let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        let mut bytes = pages.split(' ').map(|pages| pages.parse::<usize>().unwrap() * BLOCK);
+        let mut bytes = pages.split(' ').map(|pages| pages.parse::<usize>().unwrap() * BLOCK_BYTES);
         (bytes.next().unwrap(), bytes.next().unwrap())
     }
 
@@ -427,7 +427,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn only_large_buffers_are_mappings_of_their_own() {
         let is_mapped = |len| matches!(AlignedBuf::new(len).owner, Owner::System);
-        assert!(!is_mapped(BLOCK) && !is_mapped(MAPPED_BYTES_MIN - BLOCK));
+        assert!(!is_mapped(BLOCK_BYTES) && !is_mapped(MAPPED_BYTES_MIN - BLOCK_BYTES));
         assert!(is_mapped(MAPPED_BYTES_MIN) && is_mapped(4 << 20));
     }
 
@@ -437,7 +437,7 @@ mod tests {
         let Some(page) = HugePages::page_size().filter(|page| *page <= 64 << 20) else {
             return eprintln!("SKIPPED: the kernel has no huge pages");
         };
-        for len in [page, page + BLOCK, 2 * page] {
+        for len in [page, page + BLOCK_BYTES, 2 * page] {
             let mut buf = AlignedBuf::lazy_huge(len);
             assert_eq!(buf.as_ptr().addr() % page, 0);
             assert_eq!(buf.len(), len);
@@ -463,13 +463,13 @@ mod tests {
         let Some(page) = HugePages::page_size() else {
             return eprintln!("SKIPPED: the kernel has no huge pages");
         };
-        let pool = HugePages::transparent(3 * BLOCK, 4).unwrap();
+        let pool = HugePages::transparent(3 * BLOCK_BYTES, 4).unwrap();
         let mut lent: Vec<_> = (0..4).map(|_| pool.lend().unwrap()).collect();
         assert!(pool.lend().is_none(), "there were four");
         assert_eq!(pool.idle(), 0);
         assert!(lent[0].as_ptr().addr().is_multiple_of(page));
         for (n, buffer) in lent.iter_mut().enumerate() {
-            assert_eq!((buffer.len(), pool.buffer_len()), (3 * BLOCK, 3 * BLOCK));
+            assert_eq!((buffer.len(), pool.buffer_len()), (3 * BLOCK_BYTES, 3 * BLOCK_BYTES));
             buffer.fill(n as u8 + 1);
         }
         for (n, buffer) in lent.iter().enumerate() {
@@ -489,7 +489,13 @@ mod tests {
 
     #[test]
     fn pools_of_no_blocks_or_of_too_many_are_refused() {
-        let refused = [(0, 4), (BLOCK + 1, 4), (BLOCK, 0), (BLOCK, usize::MAX), (1 << 62, 1)];
+        let refused = [
+            (0, 4),
+            (BLOCK_BYTES + 1, 4),
+            (BLOCK_BYTES, 0),
+            (BLOCK_BYTES, usize::MAX),
+            (1 << 62, 1),
+        ];
         for (len, count) in refused {
             assert!(HugePages::transparent(len, count).is_none(), "{count} of {len}");
         }
@@ -524,10 +530,10 @@ mod tests {
 
     #[test]
     fn keeps_what_is_written_when_it_moves_to_another_thread() {
-        let mut buf = AlignedBuf::new(2 * BLOCK);
+        let mut buf = AlignedBuf::new(2 * BLOCK_BYTES);
         buf[0] = 1;
-        buf[2 * BLOCK - 1] = 2;
+        buf[2 * BLOCK_BYTES - 1] = 2;
         let buf = std::thread::spawn(move || buf).join().unwrap();
-        assert_eq!((buf[0], buf[2 * BLOCK - 1]), (1, 2));
+        assert_eq!((buf[0], buf[2 * BLOCK_BYTES - 1]), (1, 2));
     }
 }

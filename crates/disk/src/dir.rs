@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Op, Refusal, Result};
-use crate::file::{Facts, File, Lock, Open};
+use crate::file::{Facts, File, Lock, OpenMode};
 use crate::io::Read;
 
 /// An open directory.
@@ -34,7 +34,7 @@ pub trait Dir: Debug + Send + Sync {
     /// `NotFound` when the file is missing and `how` does not create it, `AlreadyExists` when
     /// `create_new` finds one, `InvalidInput` when the file system does not support direct I/O,
     /// `IsADirectory`, and [`Refusal::NotAFile`] for a symbolic link, a FIFO, a socket or a device.
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>>;
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>>;
 
     /// Renames `from` to `to`, replacing an existing `to`. Durable after [`Dir::sync`].
     fn rename(&self, from: &str, to: &str) -> Result<()>;

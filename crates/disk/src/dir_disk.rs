@@ -47,7 +47,7 @@ impl Disk for DirDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Open, StdDisk, write_all_at};
+    use crate::{OpenMode, StdDisk, write_all_at};
 
     /// Moving the directory takes along what is opened in it later.
     #[test]
@@ -57,7 +57,7 @@ mod tests {
         let disk = DirDisk::new(StdDisk::new().create_dir(&before).unwrap());
         std::fs::rename(&before, &after).unwrap();
         let dir = disk.create_dir(Path::new("inner")).unwrap();
-        write_all_at(&*dir.open("file", Open::create()).unwrap(), b"x", 0).unwrap();
+        write_all_at(&*dir.open("file", OpenMode::create()).unwrap(), b"x", 0).unwrap();
         assert_eq!(std::fs::read(after.join("inner/file")).unwrap(), b"x");
         assert!(disk.open_dir(Path::new("inner")).is_ok());
         for refused in ["", ".", "..", "inner/other", "/etc", "missing"] {

@@ -7,9 +7,9 @@ use crate::error::Result;
 
 /// The alignment of direct I/O and the size of a block that is written whole: 4096 bytes.
 ///
-/// For a file opened with [`Open::direct`], the buffer's address, its length and the file offset
-/// must be multiples of this. [`AlignedBuf`](crate::AlignedBuf) provides such buffers.
-pub const BLOCK: usize = 4096;
+/// For a file opened with [`OpenMode::direct`], the buffer's address, its length and the file
+/// offset must be multiples of this. [`AlignedBuf`](crate::AlignedBuf) provides such buffers.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// An open file. Dropping it closes it, without a sync.
 pub trait File: Debug + Send + Sync {
@@ -45,8 +45,8 @@ pub trait File: Debug + Send + Sync {
     /// Returns the file's path when it was opened. For messages only: it may be out of date.
     fn path(&self) -> &Path;
 
-    /// Returns whether the file was opened with [`Open::direct`], so that transfers are in whole
-    /// blocks. A wrapper must forward the answer of the file it wraps.
+    /// Returns whether the file was opened with [`OpenMode::direct`], so that transfers are in
+    /// whole blocks. A wrapper must forward the answer of the file it wraps.
     fn is_direct(&self) -> bool {
         false
     }
@@ -55,11 +55,11 @@ pub trait File: Debug + Send + Sync {
 /// A held lock; see [`Dir::lock`](crate::Dir::lock).
 pub trait Lock: Debug + Send + Sync {}
 
-/// Options for opening a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
-/// [`Open::create_new`].
+/// The mode in which a file is opened. Start from [`OpenMode::read`], [`OpenMode::write`],
+/// [`OpenMode::create`] or [`OpenMode::create_new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Open {
+pub struct OpenMode {
     /// Allows writing.
     pub write: bool,
     /// Creates the file when missing, readable and writable by its owner only.
@@ -67,13 +67,13 @@ pub struct Open {
     /// The file must not exist yet.
     pub create_new: bool,
     /// Reads and writes bypass the page cache (O_DIRECT). Addresses, lengths and offsets must be
-    /// multiples of [`BLOCK`].
+    /// multiples of [`BLOCK_BYTES`].
     pub direct: bool,
     /// A write is durable when it returns (O_DSYNC).
     pub dsync: bool,
 }
 
-impl Open {
+impl OpenMode {
     /// Opens an existing file for reading.
     pub const fn read() -> Self {
         Self { write: false, create: false, create_new: false, direct: false, dsync: false }
@@ -115,9 +115,9 @@ impl Open {
 pub struct Facts {
     /// The implementation: `"std"`, `"uring"`, `"sim"`.
     pub name: &'static str,
-    /// Files can be opened with [`Open::direct`].
+    /// Files can be opened with [`OpenMode::direct`].
     pub direct: bool,
-    /// Files can be opened with [`Open::dsync`].
+    /// Files can be opened with [`OpenMode::dsync`].
     pub dsync: bool,
 }
 

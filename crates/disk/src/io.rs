@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::error::{Error, Op, Result};
-use crate::file::{BLOCK, File};
+use crate::file::{BLOCK_BYTES, File};
 
 /// Threads of one [`read_each`]. More of them were not faster on an NVMe disk, and each takes about
 /// as long to start as one read.
@@ -109,7 +109,7 @@ pub fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> Result<()> {
 
 /// Rounds `count` down to whole blocks for a direct file: the next call must start there.
 fn whole(file: &dyn File, count: usize) -> usize {
-    if file.is_direct() { count - count % BLOCK } else { count }
+    if file.is_direct() { count - count % BLOCK_BYTES } else { count }
 }
 
 /// Counts the calls in a row that made no progress, and fails when there are too many.

@@ -5,7 +5,7 @@
 //!
 //! * A write is in the file when [`File::write_at`] returns. It is durable only after a later
 //!   [`File::sync_data`] on the same file returned `Ok`, or at once when the file was opened with
-//!   [`Open::dsync`].
+//!   [`OpenMode::dsync`].
 //! * A name (create, rename, unlink) is durable only after [`Dir::sync`] on its directory.
 //! * A path is resolved once, by [`Disk::open_dir`]. A [`Dir`] and its lock stay with the directory
 //!   when it is moved.
@@ -21,12 +21,12 @@
 //! data. [`SlowDisk`] puts the latency of a slower device in front of another disk.
 //!
 //! ```
-//! use esker_disk::{Disk, Open, StdDisk, write_all_at};
+//! use esker_disk::{Disk, OpenMode, StdDisk, write_all_at};
 //! # fn main() -> Result<(), esker_disk::Error> {
 //! # let place = tempfile::tempdir().unwrap();
 //! # let path = place.path();
 //! let dir = StdDisk::new().open_dir(path)?;
-//! let file = dir.open("a", Open::create())?;
+//! let file = dir.open("a", OpenMode::create())?;
 //! write_all_at(&*file, b"durable", 0)?;
 //! file.sync_data()?;
 //! dir.sync()?; // now the name is durable too
@@ -59,7 +59,7 @@ pub use dir::Dir;
 pub use dir_disk::DirDisk;
 pub use disk::Disk;
 pub use error::{Error, Op, Refusal, Result};
-pub use file::{BLOCK, Facts, File, Lock, Open};
+pub use file::{BLOCK_BYTES, Facts, File, Lock, OpenMode};
 pub use huge_pages::NoHugePages;
 pub use io::{Read, read_full_at, write_all_at};
 pub use replace::replace_file;

@@ -7,7 +7,7 @@ use std::io;
 
 use crate::dir::Dir;
 use crate::error::Result;
-use crate::file::Open;
+use crate::file::OpenMode;
 use crate::io::write_all_at;
 
 /// Replaces the file `name`, or creates it, readable and writable by its owner only. `name` with
@@ -26,7 +26,7 @@ pub fn replace_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let file = dir.open(&new, Open::create_new())?;
+    let file = dir.open(&new, OpenMode::create_new())?;
     write_all_at(&*file, bytes, 0)?;
     file.sync_data()?;
     dir.rename(&new, name)?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::file::{Facts, File, Lock, Open};
+use crate::file::{Facts, File, Lock, OpenMode};
 use crate::io::{Read, read_each};
 
 /// The times of an emulated device.
@@ -20,7 +20,7 @@ use crate::io::{Read, read_each};
 /// |---|---|
 /// | direct read | `access`, unless it continues the last transfer, and the transfer |
 /// | direct write | the transfer: the device's write cache takes it |
-/// | write with [`Open::dsync`] | `sync`, and the transfer |
+/// | write with [`OpenMode::dsync`] | `sync`, and the transfer |
 /// | [`File::sync_data`] | `sync`, and the transfer of what was written through the page cache |
 /// | [`Dir::sync`], a new directory | `sync` |
 ///
@@ -107,7 +107,7 @@ struct SlowDir {
 #[derive(Debug)]
 struct SlowFile {
     file: Arc<dyn File>,
-    how: Open,
+    how: OpenMode,
     device: Arc<Device>,
     id: u64,
     /// Bytes written through the page cache since the last sync.
@@ -195,7 +195,7 @@ impl Dir for SlowDir {
         self.dir.path()
     }
 
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.dir.open(name, how)?;
         let device = Arc::clone(&self.device);
         let id = device.next_file.fetch_add(1, Relaxed);
@@ -325,13 +325,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = SlowDisk::new(Arc::new(StdDisk::new()), SLOW);
         let dir = disk.open_dir(dir.path()).unwrap();
-        let file = dir.open("buffered", Open::create()).unwrap();
+        let file = dir.open("buffered", OpenMode::create()).unwrap();
         assert_eq!(file.write_at(&[1; 30_000], 0).unwrap(), 30_000);
         // 20 ms, and 30,000 bytes at a megabyte a second.
         takes(50, || file.sync_data().unwrap());
         takes(20, || file.sync_data().unwrap());
         takes(20, || dir.sync().unwrap());
-        let durable = dir.open("durable", Open::create().dsync(true)).unwrap();
+        let durable = dir.open("durable", OpenMode::create().dsync(true)).unwrap();
         takes(30, || assert_eq!(durable.write_at(&[1; 10_000], 0).unwrap(), 10_000));
         let mut bytes = [0; 30_000];
         assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 30_000);

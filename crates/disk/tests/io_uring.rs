@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use by_path::ByPath;
 use esker_disk::uring::{RINGS_MAX, Registered, UringDisk, UringOptions};
-use esker_disk::{AlignedBuf, BLOCK, File, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, BLOCK_BYTES, File, OpenMode, StdDisk, read_full_at, write_all_at};
 
 /// Nothing to test where the machine has no io_uring, and that is said.
 fn uring() -> Option<UringDisk> {
@@ -26,18 +26,25 @@ fn pattern(len: usize, seed: usize) -> AlignedBuf {
     bytes
 }
 
-fn ways(dir: &Path) -> Vec<Open> {
+fn ways(dir: &Path) -> Vec<OpenMode> {
     let facts = StdDisk::new().facts(dir).unwrap();
     [(false, false), (false, true), (true, false), (true, true)]
         .into_iter()
         .filter(|(direct, _)| !direct || facts.direct)
-        .map(|(direct, dsync)| Open::create().direct(direct).dsync(dsync))
+        .map(|(direct, dsync)| OpenMode::create().direct(direct).dsync(dsync))
         .collect()
 }
 
 /// Transfers of one piece, of several, and of more than may be in flight.
-const LENGTHS: [usize; 7] =
-    [BLOCK, 3 * BLOCK, 256 << 10, (256 << 10) + BLOCK, 1 << 20, (1 << 20) + 5 * BLOCK, 5 << 20];
+const LENGTHS: [usize; 7] = [
+    BLOCK_BYTES,
+    3 * BLOCK_BYTES,
+    256 << 10,
+    (256 << 10) + BLOCK_BYTES,
+    1 << 20,
+    (1 << 20) + 5 * BLOCK_BYTES,
+    5 << 20,
+];
 
 #[test]
 fn what_one_disk_writes_the_other_reads() {
@@ -49,7 +56,7 @@ fn what_one_disk_writes_the_other_reads() {
         let ours = disk.open(&path, how).unwrap();
         let theirs = StdDisk::new().open(&path, how).unwrap();
         for (seed, len) in LENGTHS.into_iter().enumerate() {
-            for offset in [0, 7 * BLOCK as u64] {
+            for offset in [0, 7 * BLOCK_BYTES as u64] {
                 let bytes = pattern(len, seed);
                 write_all_at(&*ours, &bytes, offset).unwrap();
                 ours.sync_data().unwrap();
@@ -63,8 +70,8 @@ fn what_one_disk_writes_the_other_reads() {
         let len = ours.len().unwrap();
         let mut buffer = AlignedBuf::new(2 << 20);
         assert_eq!(ours.read_at(&mut buffer, len).unwrap(), 0);
-        let last = len - 3 * BLOCK as u64;
-        assert_eq!(read_full_at(&*ours, &mut buffer, last).unwrap(), 3 * BLOCK);
+        let last = len - 3 * BLOCK_BYTES as u64;
+        assert_eq!(read_full_at(&*ours, &mut buffer, last).unwrap(), 3 * BLOCK_BYTES);
     }
 }
 
@@ -78,16 +85,16 @@ fn errors_keep_their_kind_and_nothing_hangs() {
     let Some(disk) = uring() else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
-    let missing = disk.open(&path, Open::read()).unwrap_err();
+    let missing = disk.open(&path, OpenMode::read()).unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
-    disk.open(&path, Open::create()).unwrap();
-    let file = disk.open(&path, Open::read()).unwrap();
+    disk.open(&path, OpenMode::create()).unwrap();
+    let file = disk.open(&path, OpenMode::read()).unwrap();
     // EBADF: the file is open for reading only. Every piece fails.
     let error = file.write_at(&pattern(4 << 20, 1), 0).unwrap_err();
     assert_eq!((error.os_code(), error.offset()), (Some(9), Some(0)));
     if ways(dir.path()).iter().any(|how| how.direct) {
-        let direct = disk.open(&path, Open::write().direct(true)).unwrap();
-        let error = direct.write_at(&pattern(BLOCK, 1)[..100], 0).unwrap_err();
+        let direct = disk.open(&path, OpenMode::write().direct(true)).unwrap();
+        let error = direct.write_at(&pattern(BLOCK_BYTES, 1)[..100], 0).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     }
 }
@@ -97,7 +104,7 @@ fn errors_keep_their_kind_and_nothing_hangs() {
 fn more_callers_than_rings() {
     let Some(disk) = uring() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
+    let file = disk.open(&dir.path().join("file"), OpenMode::create()).unwrap();
     let callers = 2 * RINGS_MAX;
     std::thread::scope(|scope| {
         for caller in 0..callers {
@@ -143,8 +150,8 @@ fn registered_buffers_move_the_same_bytes() {
 fn an_impossible_offset_is_refused() {
     let Some(disk) = uring() else { return };
     let dir = tempfile::tempdir().unwrap();
-    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
-    let theirs = StdDisk::new().open(&dir.path().join("file"), Open::create()).unwrap();
+    let file = disk.open(&dir.path().join("file"), OpenMode::create()).unwrap();
+    let theirs = StdDisk::new().open(&dir.path().join("file"), OpenMode::create()).unwrap();
     for offset in [u64::MAX, u64::MAX - 3, 1 << 63, (1 << 63) - 2] {
         let (ours, theirs) = (file.write_at(b"data", offset), theirs.write_at(b"data", offset));
         assert!(ours.is_err() && theirs.is_err(), "{offset}");
@@ -163,7 +170,7 @@ fn refusal_falls_back_to_standard_io_and_is_reported() {
     assert!(why.unwrap().to_string().contains("do not allow"));
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(disk.facts(dir.path()).unwrap().name, "std");
-    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
+    let file = disk.open(&dir.path().join("file"), OpenMode::create()).unwrap();
     write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
 }

@@ -9,7 +9,7 @@ mod limits;
 
 use by_path::ByPath;
 use esker_disk::uring::{UringDisk, UringOptions};
-use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, OpenMode, read_full_at, write_all_at};
 
 #[test]
 fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
@@ -20,7 +20,7 @@ fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
     assert_eq!(why.unwrap().kind(), std::io::ErrorKind::PermissionDenied);
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(disk.facts(dir.path()).unwrap().name, "std");
-    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
+    let file = disk.open(&dir.path().join("file"), OpenMode::create()).unwrap();
     write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
     let mut back = AlignedBuf::new(7);

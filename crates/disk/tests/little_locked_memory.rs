@@ -10,7 +10,7 @@ mod limits;
 
 use by_path::ByPath;
 use esker_disk::uring::{Registered, UringDisk, UringOptions};
-use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, OpenMode, read_full_at, write_all_at};
 
 const LIMIT: u64 = 64 << 10;
 
@@ -24,7 +24,7 @@ fn limit_is_named_and_unregistered_io_works() {
         eprintln!("SKIPPED: registering, there is no io_uring here: {why}");
     } else {
         let buffers = vec![AlignedBuf::new(1 << 20), AlignedBuf::new(1 << 20)];
-        let error = Registered::open(dir.path(), "file", Open::create(), buffers).unwrap_err();
+        let error = Registered::open(dir.path(), "file", OpenMode::create(), buffers).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
         let cause = std::error::Error::source(&error).unwrap().to_string();
         for word in ["RLIMIT_MEMLOCK", "65536 bytes", "2097152 bytes", "/etc/security/limits.conf"]
@@ -32,12 +32,12 @@ fn limit_is_named_and_unregistered_io_works() {
             assert!(cause.contains(word), "{word:?} is not in: {cause}");
         }
         let small = vec![AlignedBuf::new(4096)];
-        Registered::open(dir.path(), "file", Open::create(), small)
+        Registered::open(dir.path(), "file", OpenMode::create(), small)
             .unwrap()
             .write_at(0, 0)
             .unwrap();
     }
-    let file = disk.open(&path, Open::create()).unwrap();
+    let file = disk.open(&path, OpenMode::create()).unwrap();
     write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
     let mut back = [0; 7];

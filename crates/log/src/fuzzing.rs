@@ -2,7 +2,7 @@
 
 use crate::consumers::offsets;
 use crate::format::decode::{Records, SearchResult, check_unit, find};
-use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
+use crate::format::{BLOCK_BYTES, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
 use crate::store::{chunked_file, sealed_file, watermark_page};
 
@@ -27,8 +27,8 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
             debug_assert!(record.offset >= offset);
         }
         offset += match UnitHeader::parse(rest, salt, offset) {
-            Ok((header, _)) => header.span().max(BLOCK),
-            Err(_) => BLOCK,
+            Ok((header, _)) => header.span().max(BLOCK_BYTES),
+            Err(_) => BLOCK_BYTES,
         };
     }
     valid

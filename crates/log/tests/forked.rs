@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use esker_disk::{Dir, DirDisk, Disk, Op, Open, Refusal, StdDisk};
+use esker_disk::{Dir, DirDisk, Disk, Op, OpenMode, Refusal, StdDisk};
 use esker_log::component::Purpose;
 use esker_log::{
     Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
@@ -342,7 +342,7 @@ fn the_disk_refuses_a_child() {
     for (n, disk) in disks.iter().enumerate() {
         let path = workdir.path().join(n.to_string());
         let dir = disk.create_dir(&path).unwrap();
-        let file = dir.open("file", Open::create()).unwrap();
+        let file = dir.open("file", OpenMode::create()).unwrap();
         assert_eq!(file.write_at(b"parent", 0).unwrap(), 6);
         let held = Cell::new(Some(dir.lock().unwrap()));
         let child = in_forked_child(|| {
@@ -391,8 +391,8 @@ fn file_of_a_parent(file: &dyn esker_disk::File) {
 }
 
 fn dir_of_a_parent(dir: &dyn Dir) {
-    refused(dir.open("file", Open::read()));
-    refused(dir.open("new", Open::create()));
+    refused(dir.open("file", OpenMode::read()));
+    refused(dir.open("new", OpenMode::create()));
     refused(dir.rename("file", "other"));
     refused(dir.exchange("file", "other"));
     refused(dir.unlink("file"));

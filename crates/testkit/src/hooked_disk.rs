@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{Dir, Disk, Error, Facts, File, Lock, Op, Open, Result};
+use esker_disk::{Dir, Disk, Error, Facts, File, Lock, Op, OpenMode, Result};
 
 /// A call, as a [`Hook`] sees it.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +23,7 @@ pub struct Call<'a> {
     /// The bytes to write.
     pub bytes: &'a [u8],
     /// How the file is opened, or was.
-    pub how: Option<Open>,
+    pub how: Option<OpenMode>,
 }
 
 /// A hook around each call.
@@ -66,7 +66,7 @@ struct HookedDir {
 
 struct HookedFile {
     file: Arc<dyn File>,
-    how: Open,
+    how: OpenMode,
     hook: Arc<dyn Hook>,
 }
 
@@ -125,7 +125,7 @@ impl Dir for HookedDir {
         self.dir.path()
     }
 
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         let path = self.path_of(name);
         let call = Call { how: Some(how), ..call(Op::Open, &path) };
         let file = self.forward(call, |dir| dir.open(name, how))?;
@@ -283,7 +283,7 @@ mod tests {
         let (disk, calls) = (SimDisk::new(1), Calls::default());
         let hooked = HookedDisk::new(Arc::new(disk.clone()), calls.clone());
         let dir = hooked.create_dir(Path::new("/dir"))?.create_dir("inner")?;
-        let file = dir.open("file", Open::create())?;
+        let file = dir.open("file", OpenMode::create())?;
         assert_eq!(file.write_at(b"bytes", 3)?, 5);
         assert!(file.sync_data().is_err_and(|error| error.op() == Op::Sync));
         assert!(dir.rename("none", "other").is_err());

@@ -1,6 +1,6 @@
 //! The keys and values of the benchmark: each value says which key it belongs to.
 
-use esker_disk::BLOCK;
+use esker_disk::BLOCK_BYTES;
 
 use super::store_arguments::{KeyOrder, KvBenchArguments};
 
@@ -67,7 +67,7 @@ impl Entries {
         const HEADER_BYTES: usize = 40;
         let len = self.key_size + self.size + HEADER_BYTES;
         // It begins anywhere in a block.
-        (1 + (len + BLOCK / 2 - 1) / BLOCK) * BLOCK
+        (1 + (len + BLOCK_BYTES / 2 - 1) / BLOCK_BYTES) * BLOCK_BYTES
     }
 
     /// Writes the key with this number.

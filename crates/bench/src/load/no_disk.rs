@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
+use esker_disk::{Dir, Disk, Facts, File, Lock, OpenMode, Result};
 
 /// Wraps a disk; discards segment writes after the switch is set.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Dir for NoDir {
         self.dir.path()
     }
 
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.dir.open(name, how)?;
         if Path::new(name).extension().is_some_and(|extension| extension == "seg") {
             return Ok(Arc::new(DiscardingFile { file, off: Arc::clone(&self.off) }));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use esker_disk::BLOCK;
+use esker_disk::BLOCK_BYTES;
 use serde_json::json;
 
 use crate::machine::floor::{Floor, IN_FLIGHT};
@@ -72,7 +72,7 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
         latencies: syncs.clone(),
         floor: medians,
         used,
-        ..Figure::new("floor", ops, ops * BLOCK as u64, sync_time)
+        ..Figure::new("floor", ops, ops * BLOCK_BYTES as u64, sync_time)
     }
     .print(arguments.json, Shape::Floor)
 }

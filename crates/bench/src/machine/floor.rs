@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use esker_disk::{AlignedBuf, BLOCK, Dir, Disk, File, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{
+    AlignedBuf, BLOCK_BYTES, Dir, Disk, File, OpenMode, StdDisk, read_full_at, write_all_at,
+};
 
 use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
@@ -101,7 +103,7 @@ impl Floor {
         for (index, word) in chunk.chunks_mut(8).enumerate() {
             word.copy_from_slice(&mix(index as u64).to_le_bytes());
         }
-        let make = |name: &str, size: u64, how: Open| {
+        let make = |name: &str, size: u64, how: OpenMode| {
             let file = dir.open(name, how)?;
             file.preallocate(0, size)?;
             for offset in (0..size).step_by(TRANSFER_BYTES) {
@@ -110,8 +112,8 @@ impl Floor {
             file.sync_data()?;
             Ok(file)
         };
-        let small = make("small", OVERWRITE_FILE_BYTES, Open::create())?;
-        let blocks = make("blocks", SEQUENTIAL_FILE_BYTES, Open::create().direct(direct))?;
+        let small = make("small", OVERWRITE_FILE_BYTES, OpenMode::create())?;
+        let blocks = make("blocks", SEQUENTIAL_FILE_BYTES, OpenMode::create().direct(direct))?;
         Ok(Self {
             dir: Arc::clone(&dir),
             small,
@@ -149,20 +151,21 @@ impl Floor {
     fn overwrite_syncs(&mut self, time: Duration) -> esker_disk::Result<Latencies> {
         let (file, block) = (Arc::clone(&self.small), Arc::clone(&self.chunk));
         repeat_for(time, || {
-            let offset = self.next_block % (OVERWRITE_FILE_BYTES / BLOCK as u64) * BLOCK as u64;
+            let offset =
+                self.next_block % (OVERWRITE_FILE_BYTES / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
             self.next_block += 1;
-            write_all_at(&*file, &block[..BLOCK], offset)?;
+            write_all_at(&*file, &block[..BLOCK_BYTES], offset)?;
             file.sync_data()
         })
     }
 
     /// Appends blocks to a new file, each with a sync.
     fn append_syncs(&self) -> esker_disk::Result<Latencies> {
-        let file = self.dir.open("tail", Open::create())?;
+        let file = self.dir.open("tail", OpenMode::create())?;
         let mut offset = 0;
         let latencies = repeat_for(SAMPLE_PART_TIME, || {
-            write_all_at(&*file, &self.chunk[..BLOCK], offset)?;
-            offset += BLOCK as u64;
+            write_all_at(&*file, &self.chunk[..BLOCK_BYTES], offset)?;
+            offset += BLOCK_BYTES as u64;
             file.sync_data()
         })?;
         self.dir.unlink("tail")?;

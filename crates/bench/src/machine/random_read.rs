@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use esker_disk::{AlignedBuf, BLOCK, Disk, File, Open, read_full_at};
+use esker_disk::{AlignedBuf, BLOCK_BYTES, Disk, File, OpenMode, read_full_at};
 
 use crate::records::payload::mix;
 
@@ -18,7 +18,7 @@ pub fn per_second(
     size: usize,
     time: Duration,
 ) -> esker_disk::Result<f64> {
-    let size = size.next_multiple_of(BLOCK);
+    let size = size.next_multiple_of(BLOCK_BYTES);
     let files = segments(disk, dir)?;
     let places: u64 = files.iter().map(|(_, blocks)| blocks).sum();
     if places == 0 {
@@ -37,7 +37,7 @@ pub fn per_second(
                 inside
             });
             if let Some((file, _)) = found {
-                read_full_at(&**file, &mut buffer, block * BLOCK as u64)?;
+                read_full_at(&**file, &mut buffer, block * BLOCK_BYTES as u64)?;
             }
             reads += 1;
         }
@@ -65,8 +65,8 @@ fn segments(disk: &dyn Disk, dir: &Path) -> esker_disk::Result<Vec<(Arc<dyn File
         names.pop();
     }
     let open = |name: String| {
-        let file = dir.open(&name, Open::read().direct(direct))?;
-        let blocks = file.len()? / BLOCK as u64;
+        let file = dir.open(&name, OpenMode::read().direct(direct))?;
+        let blocks = file.len()? / BLOCK_BYTES as u64;
         Ok((file, blocks))
     };
     names.into_iter().map(open).collect()

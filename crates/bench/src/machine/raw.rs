@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use esker_disk::{
-    AlignedBuf, BLOCK, Disk, File, HugePages, Op, Open, StdDisk, read_full_at, write_all_at,
+    AlignedBuf, BLOCK_BYTES, Disk, File, HugePages, Op, OpenMode, StdDisk, read_full_at,
+    write_all_at,
 };
 use serde_json::json;
 
@@ -154,7 +155,7 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
 struct Raw<'a> {
     arguments: &'a RawArguments,
     dir: PathBuf,
-    how: Open,
+    how: OpenMode,
     huge: Option<HugePages>,
     /// The bytes of a transfer, and the number of transfers that cover the file.
     len: u64,
@@ -173,11 +174,11 @@ impl<'a> Raw<'a> {
             Choice::Off => false,
             Choice::Auto => supported,
         };
-        let len = u64::from(arguments.buffer_size).next_multiple_of(BLOCK as u64);
+        let len = u64::from(arguments.buffer_size).next_multiple_of(BLOCK_BYTES as u64);
         let raw = Self {
             arguments,
             dir: dir.into(),
-            how: Open::create().direct(direct).dsync(arguments.dsync),
+            how: OpenMode::create().direct(direct).dsync(arguments.dsync),
             huge,
             len,
             count: (arguments.file_size / len).max(1),

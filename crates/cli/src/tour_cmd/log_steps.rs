@@ -6,7 +6,7 @@ use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use esker_disk::{BLOCK, Disk, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{BLOCK_BYTES, Disk, OpenMode, StdDisk, read_full_at, write_all_at};
 use esker_log::{Batch, Error, Log, ReadOnlyLog, ReadOptions, Start};
 use tokio::task::JoinSet;
 
@@ -90,8 +90,8 @@ fn check_recovered(log: &Log, durable: u64, sent: u64) -> StepResult<u64> {
 }
 
 pub fn sync(dir: &Path) -> StepResult<Vec<Figure>> {
-    let file = StdDisk::new().create_dir(dir)?.open("sync", Open::create())?;
-    let write = |n: u64| write_all_at(&*file, &[7; BLOCK], n % 64 * BLOCK as u64);
+    let file = StdDisk::new().create_dir(dir)?.open("sync", OpenMode::create())?;
+    let write = |n: u64| write_all_at(&*file, &[7; BLOCK_BYTES], n % 64 * BLOCK_BYTES as u64);
     (0..64).try_for_each(write)?;
     let disk = || median_us(|n| Ok(write(n).and_then(|()| file.sync_data())?));
     let before = disk()?;
@@ -146,7 +146,8 @@ pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
     let positions = (1..=100).map(append).collect::<StepResult<Vec<_>>>()?;
     let at = positions[49];
     log.close()?;
-    let segment = StdDisk::new().open_dir(dir)?.open("00000000000000000001.seg", Open::write())?;
+    let segment =
+        StdDisk::new().open_dir(dir)?.open("00000000000000000001.seg", OpenMode::write())?;
     let mut byte = [0];
     read_full_at(&*segment, &mut byte, at)?;
     write_all_at(&*segment, &[byte[0] ^ 1], at)?;

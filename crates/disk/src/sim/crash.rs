@@ -7,12 +7,12 @@ use super::options::Sector;
 use super::page::{self, Page, ReplacedSectors, Tear};
 use super::power::Persist;
 use super::rng::Rng;
-use crate::file::BLOCK;
+use crate::file::BLOCK_BYTES;
 
 impl Inode {
     /// Number of sectors whose content a power cut now would decide.
     pub(super) fn undecided(&self, sector: Sector) -> u64 {
-        self.dirty.len() as u64 * (BLOCK / sector.bytes()) as u64
+        self.dirty.len() as u64 * (BLOCK_BYTES / sector.bytes()) as u64
     }
 
     /// Applies a power cut: the cache is lost, and `persist` decides which unsynced changes remain.
@@ -24,7 +24,7 @@ impl Inode {
         sector: Sector,
         rng: &mut Rng,
     ) {
-        let per_page = (BLOCK / sector.bytes()) as u64;
+        let per_page = (BLOCK_BYTES / sector.bytes()) as u64;
         let resize = self.keep_size(persist, rng);
         let bias = rng.below(5);
         self.stale.clear();
@@ -75,7 +75,7 @@ impl Inode {
         self.size = len;
         self.durable_size = len;
         self.resizes.clear();
-        let (first, kept) = (len / BLOCK as u64, (len % BLOCK as u64) as usize);
+        let (first, kept) = (len / BLOCK_BYTES as u64, (len % BLOCK_BYTES as u64) as usize);
         let first_removed = first + u64::from(kept > 0);
         self.durable.split_off(&first_removed);
         self.dirty.split_off(&first_removed);
@@ -102,7 +102,7 @@ impl Inode {
             self.readable_again(number, at..at + patch.len(), sector);
         }
         let end = offset + bytes.len() as u64;
-        self.extents.add(offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
+        self.extents.add(offset / BLOCK_BYTES as u64, end.div_ceil(BLOCK_BYTES as u64));
         if end > self.size {
             self.size = end;
             self.durable_size = end;
@@ -113,14 +113,14 @@ impl Inode {
     /// Flips one bit, counted from the start of the file, on the medium and in the cache.
     pub(super) fn flip(&mut self, bit: u64) {
         let (byte, mask) = (bit / 8, 1_u8 << (bit % 8));
-        let at = (byte % BLOCK as u64) as usize;
-        self.each_copy(byte / BLOCK as u64, |page| page[at] ^= mask);
+        let at = (byte % BLOCK_BYTES as u64) as usize;
+        self.each_copy(byte / BLOCK_BYTES as u64, |page| page[at] ^= mask);
     }
 
     /// Makes the sector that holds this byte unreadable, and drops the cached versions of its page.
     pub(super) fn make_unreadable(&mut self, offset: u64, sector: Sector) {
-        self.dirty.remove(&(offset / BLOCK as u64));
-        self.stale.remove(&(offset / BLOCK as u64));
+        self.dirty.remove(&(offset / BLOCK_BYTES as u64));
+        self.stale.remove(&(offset / BLOCK_BYTES as u64));
         self.unreadable.insert(offset / sector.bytes() as u64);
     }
 
@@ -163,8 +163,8 @@ impl Inode {
             numbers.extend(self.stale.keys());
         }
         for number in numbers {
-            let start = (number * BLOCK as u64).min(size) as usize;
-            let end = content.len().min(start + BLOCK);
+            let start = (number * BLOCK_BYTES as u64).min(size) as usize;
+            let end = content.len().min(start + BLOCK_BYTES);
             let page =
                 if durable { self.durable.get(&number) } else { self.visible(number, false) };
             content[start..end].copy_from_slice(&page::bytes(page)[..end - start]);

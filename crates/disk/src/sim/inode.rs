@@ -22,7 +22,7 @@ use super::extents::Extents;
 use super::options::{CacheAfterFailedSync, Sector};
 use super::page::{self, Page, ReplacedSectors};
 use super::rng::Rng;
-use crate::file::BLOCK;
+use crate::file::BLOCK_BYTES;
 
 /// Versions kept per page; beyond that, the oldest unsynced version is dropped.
 const PAGE_VERSIONS_MAX: usize = 16;
@@ -30,7 +30,7 @@ const PAGE_VERSIONS_MAX: usize = 16;
 /// Sizes kept of a file that grows without a sync.
 const UNSYNCED_SIZES_MAX: usize = 32;
 
-const BLOCK_U64: u64 = BLOCK as u64;
+const BLOCK_U64: u64 = BLOCK_BYTES as u64;
 
 /// A read met an unreadable sector.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Inode {
         sector: Sector,
     ) -> Result<(), Unreadable> {
         let partial_and_bad = |(number, _, range): (u64, usize, Range<usize>)| {
-            range.len() < BLOCK && self.is_bad(number, direct, sector)
+            range.len() < BLOCK_BYTES && self.is_bad(number, direct, sector)
         };
         if !self.unreadable.is_empty() && pieces(offset, buf.len()).any(partial_and_bad) {
             return Err(Unreadable);
@@ -165,7 +165,7 @@ impl Inode {
         removed.extend(self.dirty.range(first..).map(|(n, _)| *n));
         removed.extend(self.stale.range(first..).map(|(n, _)| *n));
         // A file that grows again gets new sectors instead of those it released.
-        let per_page = (BLOCK / sector.bytes()) as u64;
+        let per_page = (BLOCK_BYTES / sector.bytes()) as u64;
         let unreadable_pages =
             self.unreadable.iter().map(|bad| bad / per_page).filter(|page| *page >= first);
         removed.extend(unreadable_pages.filter(|page| *page > first || kept == 0));
@@ -289,7 +289,7 @@ impl Inode {
 
 /// Returns the sector numbers of a page.
 pub(super) fn sectors_of(number: u64, sector: Sector) -> Range<u64> {
-    let count = (BLOCK / sector.bytes()) as u64;
+    let count = (BLOCK_BYTES / sector.bytes()) as u64;
     number * count..(number + 1) * count
 }
 
@@ -303,7 +303,7 @@ pub(super) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usiz
         }
         let start = offset + done as u64;
         let at = (start % BLOCK_U64) as usize;
-        let range = done..len.min(done + BLOCK - at);
+        let range = done..len.min(done + BLOCK_BYTES - at);
         done = range.end;
         Some((start / BLOCK_U64, at, range))
     })

@@ -5,13 +5,13 @@
 //!
 //! ```
 //! use esker_disk::sim::{Persist, SimDisk};
-//! use esker_disk::{Disk, Open, write_all_at};
+//! use esker_disk::{Disk, OpenMode, write_all_at};
 //! use std::path::Path;
 //!
 //! # fn main() -> Result<(), esker_disk::Error> {
 //! let disk = SimDisk::new(42);
 //! let dir = disk.open_dir(Path::new("/"))?;
-//! let file = dir.open("log", Open::create())?;
+//! let file = dir.open("log", OpenMode::create())?;
 //! write_all_at(&*file, b"durable", 0)?;
 //! file.sync_data()?;
 //! dir.sync()?;

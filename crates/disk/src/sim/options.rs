@@ -48,9 +48,9 @@ pub struct SimOptions {
     pub capacity: Option<u64>,
     /// The percentage of power cuts with unsynced bytes that tear one sector. Default: 50.
     pub torn_percent: u8,
-    /// Whether files can be opened with [`crate::Open::direct`]. Default: yes.
+    /// Whether files can be opened with [`crate::OpenMode::direct`]. Default: yes.
     pub direct: bool,
-    /// Whether files can be opened with [`crate::Open::dsync`]. Default: yes.
+    /// Whether files can be opened with [`crate::OpenMode::dsync`]. Default: yes.
     pub dsync: bool,
 }
 
@@ -96,14 +96,14 @@ impl SimOptions {
         self
     }
 
-    /// Allows or rejects [`crate::Open::direct`].
+    /// Allows or rejects [`crate::OpenMode::direct`].
     #[must_use]
     pub const fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self
     }
 
-    /// Allows or rejects [`crate::Open::dsync`].
+    /// Allows or rejects [`crate::OpenMode::dsync`].
     #[must_use]
     pub const fn dsync(mut self, on: bool) -> Self {
         self.dsync = on;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::options::Sector;
 use super::rng::Rng;
-use crate::file::BLOCK;
+use crate::file::BLOCK_BYTES;
 
 /// The bytes of a page, or `None` for zeros.
 pub(super) type Page = Option<Arc<[u8]>>;
 
-static ZEROS: [u8; BLOCK] = [0; BLOCK];
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// Wraps the bytes of a whole page for sharing.
 pub(super) fn share(bytes: &[u8]) -> Page {
@@ -30,7 +30,7 @@ pub(super) fn bytes(page: Option<&Page>) -> &[u8] {
 
 /// Returns the page with `patch` written at byte `at`.
 pub(super) fn patched(page: Option<&Page>, at: usize, patch: &[u8]) -> Page {
-    if patch.len() == BLOCK {
+    if patch.len() == BLOCK_BYTES {
         return share(patch);
     }
     let mut new: Arc<[u8]> = Arc::from(bytes(page));
@@ -70,7 +70,7 @@ pub(super) fn shuffle(
             Some(rng.index(newest + 1))
         }
     };
-    let count = BLOCK / sector.bytes();
+    let count = BLOCK_BYTES / sector.bytes();
     let first = pick();
     let picks: Vec<Option<usize>> =
         (0..count).map(|i| if whole || i == 0 { first } else { pick() }).collect();

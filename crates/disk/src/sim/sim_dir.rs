@@ -15,7 +15,7 @@ use super::sim_file::SimFile;
 use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Op, Result};
-use crate::file::{Facts, File, Lock, Open};
+use crate::file::{Facts, File, Lock, OpenMode};
 
 /// A directory, the process life in which it was opened, and the path it was opened by.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Machine {
         Ok(node)
     }
 
-    fn open(&mut self, entry: Entry, how: Open) -> Outcome<NodeId> {
+    fn open(&mut self, entry: Entry, how: OpenMode) -> Outcome<NodeId> {
         if (how.direct && !self.options.direct) || (how.dsync && !self.options.dsync) {
             return Err(Errno::INVAL);
         }
@@ -113,7 +113,7 @@ impl Dir for SimDir {
     }
 
     /// Creating a file counts as an operation; opening one does not.
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         let entry = self.entry(Op::Open, name)?;
         let path = self.path_of(name);
         let creates = how.create || how.create_new;

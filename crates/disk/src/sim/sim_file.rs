@@ -11,7 +11,7 @@ use super::machine::{Call, Count, Fate, Machine, SharedMachine};
 use super::namespace::NodeId;
 use crate::aligned::check_direct;
 use crate::error::{Op, Result};
-use crate::file::{BLOCK, File, Open};
+use crate::file::{BLOCK_BYTES, File, OpenMode};
 
 /// A file, the process life in which it was opened, and its open options.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct SimFile {
     pub(super) node: NodeId,
     pub(super) life: u64,
     pub(super) path: PathBuf,
-    pub(super) how: Open,
+    pub(super) how: OpenMode,
 }
 
 /// The maximum file size in bytes.
@@ -71,7 +71,7 @@ impl SimFile {
         if !matches!(struck.fate.effect, Some(Effect::Misdirect)) {
             return offset;
         }
-        let block = BLOCK as u64;
+        let block = BLOCK_BYTES as u64;
         let size = machine.names.file(self.node).map_or(0, |inode| inode.size);
         let blocks = size.div_ceil(block).max(offset / block + 1) + 1;
         let other = (offset / block + 1 + machine.rng.below(blocks - 1)) % blocks;
@@ -80,11 +80,12 @@ impl SimFile {
 
     /// Writes the bytes, as far as there is space, and returns how many.
     fn store(&self, machine: &mut Machine, call: &Call<'_>, buf: &[u8], at: u64) -> Result<usize> {
-        let budget = machine.free() / BLOCK as u64;
+        let budget = machine.free() / BLOCK_BYTES as u64;
         let sector = machine.options.sector;
         let inode = self.inode(machine, call)?;
-        let (first, last) = (at / BLOCK as u64, (at + buf.len() as u64).div_ceil(BLOCK as u64));
-        let end = inode.extents.affordable(first, last, budget) * BLOCK as u64;
+        let (first, last) =
+            (at / BLOCK_BYTES as u64, (at + buf.len() as u64).div_ceil(BLOCK_BYTES as u64));
+        let end = inode.extents.affordable(first, last, budget) * BLOCK_BYTES as u64;
         if end <= at {
             return Err(call.failed(Errno::NOSPC));
         }
@@ -106,7 +107,7 @@ impl SimFile {
             return;
         }
         let (mode, sector) = (machine.options.cache_after_failed_sync, machine.options.sector);
-        let pages = at / BLOCK as u64..(at + part as u64).div_ceil(BLOCK as u64);
+        let pages = at / BLOCK_BYTES as u64..(at + part as u64).div_ceil(BLOCK_BYTES as u64);
         let Machine { names, rng, .. } = machine;
         if let Some(inode) = names.file_mut(self.node).filter(|_| self.how.dsync) {
             inode.fail_sync(pages, mode, sector, rng);
@@ -182,7 +183,7 @@ impl SimFile {
         let call = self.call(Op::Size, Some(at), Count::Operation);
         let (mut machine, fate) = self.begin(call)?;
         machine.stats.resizes += 1;
-        let free = machine.free() / BLOCK as u64;
+        let free = machine.free() / BLOCK_BYTES as u64;
         let outcome = FaultStrike::new(&call, &fate).unharmed().and_then(|()| {
             let inode = self.inode(&mut machine, &call)?;
             change(inode, free).ok_or_else(|| call.failed(Errno::NOSPC))
@@ -267,14 +268,14 @@ impl File for SimFile {
         if len == 0 {
             return Ok(());
         }
-        let pages = offset / BLOCK as u64..(offset + len).div_ceil(BLOCK as u64);
+        let pages = offset / BLOCK_BYTES as u64..(offset + len).div_ceil(BLOCK_BYTES as u64);
         self.resize(offset, |inode, free| {
             if inode.extents.missing(pages.start, pages.end) <= free {
                 inode.preallocate(offset, len);
                 return Some(());
             }
             // As on ext4: the available space is reserved and stays reserved.
-            let end = inode.extents.affordable(pages.start, pages.end, free) * BLOCK as u64;
+            let end = inode.extents.affordable(pages.start, pages.end, free) * BLOCK_BYTES as u64;
             if end > offset {
                 inode.preallocate(offset, end - offset);
             }

@@ -1,6 +1,6 @@
 //! Call counters of the disk.
 
-use crate::file::Open;
+use crate::file::OpenMode;
 
 /// Counters since the disk was created. Failed calls count too; bytes are those transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct SimStats {
 }
 
 impl SimStats {
-    pub(super) fn wrote(&mut self, bytes: u64, how: Open) {
+    pub(super) fn wrote(&mut self, bytes: u64, how: OpenMode) {
         self.writes += 1;
         self.bytes_written += bytes;
         if how.dsync {

@@ -25,7 +25,7 @@ use super::{Readers, StdLock, failed, has_no_inode, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Error, Op, Refusal, Result};
-use crate::file::{Facts, File, Lock, Open};
+use crate::file::{Facts, File, Lock, OpenMode};
 use crate::io::{Read, read_each};
 use crate::process::refuse_if_forked;
 
@@ -68,7 +68,7 @@ impl StdDir {
         rustix::fs::fstat(&self.fd).ok().map(|stat| stat.st_dev)
     }
 
-    pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<StdFile> {
+    pub(crate) fn open_file(&self, name: &str, how: OpenMode) -> Result<StdFile> {
         self.check(Op::Open, name)?;
         let wrap = |errno| self.failed(Op::Open, name, errno);
         let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -187,7 +187,7 @@ impl Dir for StdDir {
         &self.path
     }
 
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         Ok(Arc::new(self.open_file(name, how)?))
     }
 
@@ -301,8 +301,8 @@ impl Dir for StdDir {
         if device.is_some() && self.all_modes_work.get() == device.as_ref() {
             return Ok(Facts::new("std", true, true));
         }
-        let direct = probe::works(self, Open::create_new().direct(true));
-        let dsync = probe::works(self, Open::create_new().dsync(true));
+        let direct = probe::works(self, OpenMode::create_new().direct(true));
+        let dsync = probe::works(self, OpenMode::create_new().dsync(true));
         if let (true, true, Some(device)) = (direct, dsync, device) {
             // "No" may be the answer of a full disk, and is asked again.
             let _ = self.all_modes_work.set(device);
@@ -377,16 +377,16 @@ mod tests {
             let stat = rustix::fs::stat(path).unwrap();
             (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))
         };
-        dir.open_file("a", Open::create()).unwrap();
-        dir.open_file("b", Open::create_new()).unwrap();
-        dir.create_below("c").unwrap().open_file("d", Open::create()).unwrap();
+        dir.open_file("a", OpenMode::create()).unwrap();
+        dir.open_file("b", OpenMode::create_new()).unwrap();
+        dir.create_below("c").unwrap().open_file("d", OpenMode::create()).unwrap();
         for created in ["a", "b", "c", "c/d"] {
             assert_eq!(owner_of(&workdir.path().join(created)), owner, "{created}");
         }
         // What was there stays as it is.
         let before = (Uid::ROOT, Gid::ROOT);
         rustix::fs::chown(workdir.path().join("a"), Some(before.0), Some(before.1)).unwrap();
-        dir.open_file("a", Open::create()).unwrap();
+        dir.open_file("a", OpenMode::create()).unwrap();
         assert_eq!(owner_of(&workdir.path().join("a")), before);
     }
 
@@ -415,9 +415,9 @@ mod tests {
         let workdir = tempfile::tempdir().unwrap();
         let dir = StdDisk::new().open_std_dir(workdir.path()).unwrap();
         let direct = dir.facts().unwrap().direct;
-        let file = dir.open_file("a", Open::create().direct(direct).dsync(true)).unwrap();
+        let file = dir.open_file("a", OpenMode::create().direct(direct).dsync(true)).unwrap();
         let flags = rustix::fs::fcntl_getfl(file.fd()).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK));
-        assert_eq!(flags.contains(system::flags(Open::read().direct(true)).unwrap()), direct);
+        assert_eq!(flags.contains(system::flags(OpenMode::read().direct(true)).unwrap()), direct);
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::system;
 use crate::aligned::check_direct;
 use crate::error::{Error, Op, Result};
-use crate::file::{File, Open};
+use crate::file::{File, OpenMode};
 use crate::process::refuse_if_forked;
 
 /// A file descriptor, its path and its open options.
@@ -17,11 +17,11 @@ use crate::process::refuse_if_forked;
 pub(crate) struct StdFile {
     fd: OwnedFd,
     path: PathBuf,
-    how: Open,
+    how: OpenMode,
 }
 
 impl StdFile {
-    pub(crate) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
+    pub(crate) fn new(fd: OwnedFd, path: PathBuf, how: OpenMode) -> Self {
         Self { fd, path, how }
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let Ok(fd) = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
             return eprintln!("SKIPPED: this system has no /dev/full");
         };
-        let file = StdFile::new(fd, path, Open::write());
+        let file = StdFile::new(fd, path, OpenMode::write());
         let error = write_all_at(&file, b"x", 0).unwrap_err();
         let full = Some(Errno::NOSPC.raw_os_error());
         assert_eq!((error.kind(), error.os_code()), (io::ErrorKind::StorageFull, full));

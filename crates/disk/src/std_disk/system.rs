@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-use crate::file::Open;
+use crate::file::OpenMode;
 
 /// How often an interrupted read or write is retried.
 pub(super) const INTERRUPTIONS_MAX: u32 = 64;
@@ -25,12 +25,12 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T>
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use super::{OFlags, Open, OwnedFd, Result};
+    use super::{OFlags, OpenMode, OwnedFd, Result};
 
     /// rustix maps O_DSYNC to O_SYNC, which also makes the file's times durable at each write.
     const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
 
-    pub(in super::super) fn flags(how: Open) -> Result<OFlags> {
+    pub(in super::super) fn flags(how: OpenMode) -> Result<OFlags> {
         let mut flags = OFlags::empty();
         flags.set(OFlags::DIRECT, how.direct);
         flags.set(DSYNC, how.dsync);
@@ -58,9 +58,9 @@ mod imp {
 
 #[cfg(target_os = "macos")]
 mod imp {
-    use super::{Errno, OFlags, Open, OwnedFd, Result};
+    use super::{Errno, OFlags, OpenMode, OwnedFd, Result};
 
-    pub(in super::super) fn flags(how: Open) -> Result<OFlags> {
+    pub(in super::super) fn flags(how: OpenMode) -> Result<OFlags> {
         if how.direct { Err(Errno::INVAL) } else { Ok(OFlags::empty()) }
     }
 

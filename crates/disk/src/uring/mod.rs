@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::Result;
-use crate::file::{Facts, File, Lock, Open};
+use crate::file::{Facts, File, Lock, OpenMode};
 use crate::io::{Read, read_each};
 use crate::process;
 use crate::std_disk::{Readers, StdDir, StdDisk};
@@ -143,7 +143,7 @@ impl Dir for UringDir {
         self.dir.path()
     }
 
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, name: &str, how: OpenMode) -> Result<Arc<dyn File>> {
         let file = self.dir.open_file(name, how)?;
         Ok(Arc::new(UringFile::new(file, Arc::clone(&self.disk.pool))))
     }

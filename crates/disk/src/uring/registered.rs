@@ -7,7 +7,7 @@ use super::locked;
 use super::ring::Ring;
 use crate::aligned::AlignedBuf;
 use crate::error::{Error, Op, Result};
-use crate::file::{File, Open};
+use crate::file::{File, OpenMode};
 use crate::process::refuse_if_forked;
 use crate::std_disk::StdDisk;
 use crate::std_disk::StdFile;
@@ -27,7 +27,7 @@ impl Registered {
     /// As [`Dir::open`](crate::Dir::open), [`Disk::open_dir`](crate::Disk::open_dir) and
     /// [`UringDisk::new`](super::UringDisk::new); `OutOfMemory` when the limit on locked memory is
     /// too low, with its name and value.
-    pub fn open(dir: &Path, name: &str, how: Open, buffers: Vec<AlignedBuf>) -> Result<Self> {
+    pub fn open(dir: &Path, name: &str, how: OpenMode, buffers: Vec<AlignedBuf>) -> Result<Self> {
         let file = StdDisk::new().open_std_dir(dir)?.open_file(name, how)?;
         let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
         let failed = |why| Error::new(Op::Open, file.path(), None, locked::named(why, bytes));

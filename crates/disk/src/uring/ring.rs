@@ -35,7 +35,7 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use super::faults::Faults;
 use crate::aligned::AlignedBuf;
 use crate::error::Op;
-use crate::file::BLOCK;
+use crate::file::BLOCK_BYTES;
 
 /// The size of a piece, at most, while fewer than the queue takes are needed.
 const PIECE_BYTES: usize = 256 << 10;
@@ -235,7 +235,7 @@ impl Ring {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
         let pieces = len.div_ceil(PIECE_BYTES).clamp(1, self.in_flight);
-        let each = len.div_ceil(pieces).next_multiple_of(BLOCK).min(u32::MAX as usize / 2);
+        let each = len.div_ceil(pieces).next_multiple_of(BLOCK_BYTES).min(u32::MAX as usize / 2);
         let ranges = (0..pieces).map(|n| (n * each, each.min(len.saturating_sub(n * each))));
         let ranges = ranges.filter(|(at, len)| *at == 0 || *len > 0);
         for _ in 0..TURNED_AWAY {

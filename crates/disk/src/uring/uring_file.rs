@@ -83,7 +83,7 @@ impl File for UringFile {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::file::Open;
+    use crate::file::OpenMode;
     use crate::io::{read_full_at, write_all_at};
     use crate::std_disk::StdDisk;
     use crate::uring::RINGS_MAX;
@@ -111,7 +111,7 @@ mod tests {
         };
         let dir = tempfile::tempdir().unwrap();
         let dir = StdDisk::new().open_std_dir(dir.path()).unwrap();
-        let file = dir.open_file("file", Open::create()).unwrap();
+        let file = dir.open_file("file", OpenMode::create()).unwrap();
         let file = UringFile::new(file, Arc::new(pool));
         without_rings(&file.pool, RINGS_MAX, &mut || {
             write_all_at(&file, b"durable", 0).unwrap();
@@ -133,7 +133,7 @@ mod tests {
         let path = std::path::PathBuf::from("/dev/full");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
-        let file = StdFile::new(fd, path, Open::write());
+        let file = StdFile::new(fd, path, OpenMode::write());
         let file = UringFile::new(file, Arc::new(pool));
         let error = file.write_at(&crate::aligned::AlignedBuf::new(1 << 20), 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

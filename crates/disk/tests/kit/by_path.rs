@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
+use esker_disk::{Dir, Disk, Facts, File, Lock, OpenMode, Result};
 
 pub trait ByPath: Disk {
     fn above(&self, path: &Path) -> Result<Arc<dyn Dir>> {
         self.open_dir(path.parent().unwrap_or(path))
     }
 
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> Result<Arc<dyn File>> {
         self.above(path)?.open(name(path), how)
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use esker_disk::sim::{SimDisk, SimOptions};
-use esker_disk::{AlignedBuf, BLOCK, Disk, StdDisk};
+use esker_disk::{AlignedBuf, BLOCK_BYTES, Disk, StdDisk};
 
 pub use crate::by_path::ByPath;
 
@@ -19,7 +19,7 @@ pub fn disk(check: impl Fn(&dyn Disk, &Path)) {
 
 /// Whole blocks of this byte, at an address that direct I/O accepts.
 pub fn blocks(count: usize, byte: u8) -> AlignedBuf {
-    let mut buf = AlignedBuf::new(count * BLOCK);
+    let mut buf = AlignedBuf::new(count * BLOCK_BYTES);
     buf.fill(byte);
     buf
 }

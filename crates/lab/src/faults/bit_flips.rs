@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::BLOCK;
+use esker_disk::BLOCK_BYTES;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::{Engine, Error, Log, OpenCheck, Policy, Retention, SegmentInfo, Start};
 use esker_testkit::{SplitMix64, mix};
@@ -75,7 +75,9 @@ fn any_bit(
     let segment = rng.index(segments.len().min(names.len()));
     let byte = match rng.below(segments[segment].bytes) {
         // More often where each bit means something.
-        byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER_BYTES),
+        byte if rng.percent(50) => {
+            byte / BLOCK_BYTES as u64 * BLOCK_BYTES as u64 + rng.below(HEADER_BYTES)
+        }
         byte => byte,
     };
     Ok((names.swap_remove(segment), 8 * byte + rng.below(8)))

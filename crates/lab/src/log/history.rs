@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_disk::{BLOCK, Disk, Error, Op};
+use esker_disk::{BLOCK_BYTES, Disk, Error, Op};
 use esker_testkit::{Call, Hook, HookedDisk};
 
 /// A call that changes something.
@@ -62,8 +62,8 @@ impl Memory {
             return;
         }
         let blocks = self.files.entry(path.into()).or_default();
-        for (n, bytes) in bytes.chunks(BLOCK).enumerate() {
-            let number = offset / BLOCK as u64 + n as u64;
+        for (n, bytes) in bytes.chunks(BLOCK_BYTES).enumerate() {
+            let number = offset / BLOCK_BYTES as u64 + n as u64;
             if let Some((old, true)) = blocks.get(&number)
                 && old != bytes
             {
@@ -85,7 +85,7 @@ impl Memory {
 
     fn cut(&mut self, path: &Path, len: u64) {
         let blocks = self.files.entry(path.into()).or_default();
-        blocks.split_off(&len.div_ceil(BLOCK as u64));
+        blocks.split_off(&len.div_ceil(BLOCK_BYTES as u64));
     }
 }
 

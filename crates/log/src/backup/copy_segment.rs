@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, read_full_at, write_all_at};
 use parking_lot::RwLock;
 
 use crate::base::error::Result;
-use crate::format::{BLOCK, DecodeError, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, SegmentHeader};
 use crate::recovery::{read_footed, read_segment_header};
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths::{self, Name};
@@ -45,7 +45,7 @@ pub(super) fn copy(
     density: Density,
 ) -> Result<Copied> {
     let temporary = paths::temporary(&segment.name());
-    let file = dir.open(&temporary, Open::create())?;
+    let file = dir.open(&temporary, OpenMode::create())?;
     file.set_len(0)?;
     copy_bytes(&*segment.reader, &*file, end)?;
     let checked = check(&file, manifest, segment, end, next, density)?;
@@ -72,7 +72,8 @@ fn copy_bytes(from: &dyn File, to: &dyn File, end: u32) -> Result<()> {
     let mut at = 0;
     while at < u64::from(end) {
         let wanted = COPY_CHUNK_BYTES.min((u64::from(end) - at) as usize);
-        let got = read_full_at(from, &mut buffer[..wanted.next_multiple_of(BLOCK as usize)], at)?;
+        let got =
+            read_full_at(from, &mut buffer[..wanted.next_multiple_of(BLOCK_BYTES as usize)], at)?;
         if got == 0 {
             // A shorter copy fails its check.
             break;
@@ -124,7 +125,7 @@ fn check(
 
 fn first_unit(header: &SegmentHeader, chain: u32) -> ScanStart {
     let SegmentHeader { prev_seq: seq, session, .. } = *header;
-    ScanStart { salt: header.salt(), offset: BLOCK, chain, seq, session }
+    ScanStart { salt: header.salt(), offset: BLOCK_BYTES, chain, seq, session }
 }
 
 /// The number of the last record in the newest segment of a directory, whatever its manifest says;
@@ -138,7 +139,7 @@ pub(super) fn last_record(dir: &dyn Dir, manifest: &Manifest) -> Result<u64> {
     let mut numbers: Vec<_> = names.iter().filter_map(number).collect();
     numbers.sort_unstable();
     for number in numbers.into_iter().rev() {
-        let file = dir.open(&paths::segment(number), Open::read())?;
+        let file = dir.open(&paths::segment(number), OpenMode::read())?;
         let Ok((header, chain)) = read_segment_header(&*file, manifest, number)? else { continue };
         let density = Density { bytes: u32::MAX, records: u32::MAX };
         let from = first_unit(&header, chain);
@@ -150,7 +151,7 @@ pub(super) fn last_record(dir: &dyn Dir, manifest: &Manifest) -> Result<u64> {
 /// Whether a directory has all of the segment that this one follows.
 pub(super) fn leads_to(dir: &dyn Dir, manifest: &Manifest, next: &SegmentHeader) -> bool {
     let number = next.prev_segment;
-    let Ok(file) = dir.open(&paths::segment(number), Open::read()) else { return false };
+    let Ok(file) = dir.open(&paths::segment(number), OpenMode::read()) else { return false };
     let Ok(Ok((header, _))) = read_segment_header(&*file, manifest, number) else { return false };
     let copy = of_copy(dir, &file, &header, State::default());
     read_footed(&copy, next).is_some_and(|state| ends_as(&copy, &state))

@@ -48,7 +48,7 @@ use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
 use crate::follower::reader_storage::ReadOnlyStorage;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::log::storage::Storage;
 use crate::read::source::Source;
 use crate::store::app_metadata;
@@ -262,7 +262,7 @@ fn attempt(
 /// The segments that hold records between two positions, in order: at least one.
 fn wanted(source: &dyn Source, low: u64, limit: u64) -> Vec<Arc<Segment>> {
     let mut all = source.segments().all();
-    let is_whole = |segment: &Arc<Segment>| segment.header.base + u64::from(BLOCK) <= limit;
+    let is_whole = |segment: &Arc<Segment>| segment.header.base + u64::from(BLOCK_BYTES) <= limit;
     let upto = all.partition_point(is_whole).max(1).min(all.len());
     all.truncate(upto);
     let before = all.iter().skip(1).take_while(|next| next.header.base <= low).count();

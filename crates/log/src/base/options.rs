@@ -9,7 +9,7 @@ use esker_disk::{Disk, HugePages, StdDisk};
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
 use crate::base::lender::SharedReserve;
-use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
+use crate::format::{BLOCK_BYTES, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
 /// The part of the reserve that is meant for a checkpoint.
@@ -313,12 +313,13 @@ impl Options {
     /// The bytes of the reserve, in whole blocks: [`Options::reserve`], or the default.
     pub fn reserve_bytes(&self) -> u64 {
         let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
-        let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT_RESERVE_BYTES);
-        bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))
+        let bytes =
+            self.reserve.unwrap_or(u64::from(BLOCK_BYTES) + staged + CHECKPOINT_RESERVE_BYTES);
+        bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK_BYTES))
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        let blocks = |n: u32| n.is_multiple_of(BLOCK);
+        let blocks = |n: u32| n.is_multiple_of(BLOCK_BYTES);
         rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
         rule(
             blocks(self.segment_size)

@@ -41,7 +41,7 @@ use crate::base::options::Policy;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Job, Unit, Units};
 use crate::commit::write_half::WriteHalf;
-use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
+use crate::format::{BLOCK_BYTES, SegmentHeader, UnitHeader, UnitKind};
 use crate::runtime::backoff::Backoff;
 use crate::staging::buffer::close_unit;
 use crate::store::paths;
@@ -228,7 +228,7 @@ impl Committer {
             path: log.dir.path_of(&paths::segment(number)),
             reader: ready.reader,
             state: RwLock::new(State {
-                end: BLOCK,
+                end: BLOCK_BYTES,
                 last_seq: unit.prev_seq,
                 chain: header_crc,
                 payload: Some(0),

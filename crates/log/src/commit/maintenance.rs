@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Weak;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_disk::{AlignedBuf, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, File, OpenMode, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::commit::preallocator::{AfterBurst, PREWRITE_BYTES_MAX, Prewriter};
@@ -47,7 +47,7 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
         let due = state.full && !state.footed;
         drop(state);
         if due && durable > next.header.base {
-            match log.dir.open(&segment.name(), Open::write()) {
+            match log.dir.open(&segment.name(), OpenMode::write()) {
                 Ok(file) => end_segment(log, &*file, segment)?,
                 // Opening the log works without a footer; it only takes longer.
                 Err(error) => {
@@ -141,7 +141,7 @@ fn prewrite(
     range: &Range<u32>,
 ) -> Result<bool> {
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
-        let how = Open::write().direct(log.mode.direct);
+        let how = OpenMode::write().direct(log.mode.direct);
         let file = match log.dir.open(&paths::segment(number), how) {
             Ok(file) => file,
             Err(error) => {

@@ -20,7 +20,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{File, Open};
+use esker_disk::{File, OpenMode};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::lender::Lent;
@@ -32,7 +32,7 @@ use crate::commit::retention::{may_free, retain_now};
 use crate::commit::space_request::{Failed, SpaceRequest};
 use crate::commit::write_half::WriteHalf;
 use crate::format::footer::{FOOTER_HEADER_BYTES, INDEX_ENTRY_BYTES};
-use crate::format::{BLOCK, SEGMENT_MAX, block_up};
+use crate::format::{BLOCK_BYTES, SEGMENT_MAX, block_up};
 use crate::runtime::waiters::wake;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
@@ -62,7 +62,7 @@ const LENT_BYTES_MAX: u64 = 1 << 20;
 fn footer_room(options: &Options, limit: u32) -> u32 {
     let entries = limit / options.index_bytes + limit / 64 / options.index_records + 2;
     let bytes = u64::from(entries) * INDEX_ENTRY_BYTES as u64 + FOOTER_HEADER_BYTES as u64;
-    block_up(bytes.min(u64::from(limit / 8)).max(u64::from(BLOCK)) as u32)
+    block_up(bytes.min(u64::from(limit / 8)).max(u64::from(BLOCK_BYTES)) as u32)
 }
 
 /// The length of a file whose units end at `limit`.
@@ -73,7 +73,7 @@ fn file_len(options: &Options, limit: u32) -> u64 {
 /// The offset at which units must end in a file of this length.
 fn limit_of(options: &Options, len: u64) -> u32 {
     let len = len.min(u64::from(SEGMENT_MAX / 2)) as u32;
-    len.saturating_sub(footer_room(options, len)) / BLOCK * BLOCK
+    len.saturating_sub(footer_room(options, len)) / BLOCK_BYTES * BLOCK_BYTES
 }
 
 /// Sizes to try, largest first, down to one megabyte or to what is needed: half of what is tried
@@ -82,7 +82,7 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
     let least = least.max(best.min(SEGMENT_BYTES_MIN));
     let next = move |size: &u32| match *size - least {
         0 => None,
-        beyond if beyond <= 16 * BLOCK => Some(least),
+        beyond if beyond <= 16 * BLOCK_BYTES => Some(least),
         beyond => Some(block_up(least + beyond / 2)),
     };
     std::iter::successors(Some(best.max(least)), next)
@@ -321,7 +321,7 @@ impl WriteHalf {
 
     /// Preallocates more of a segment that is in use or comes next.
     fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
-        let file = self.dir.open(&paths::segment(segment), Open::write())?;
+        let file = self.dir.open(&paths::segment(segment), OpenMode::write())?;
         let limit = self.preallocate_in(&*file, least, best)?;
         self.preallocator.extended(segment, limit);
         self.lock().core.extended(segment, limit);
@@ -357,7 +357,7 @@ impl WriteHalf {
             return Ok(());
         }
         let name = paths::segment(number);
-        let file = self.dir.open(&name, Open::create())?;
+        let file = self.dir.open(&name, OpenMode::create())?;
         let made = file.set_len(0).map_err(Error::from).and_then(|()| {
             let limit = self.preallocate_in(&*file, least, best)?;
             file.sync_data()?;
@@ -376,7 +376,7 @@ impl WriteHalf {
     fn make_of_spare(&self, spare: u64, number: u64, least: u32, best: u32) -> Result<bool> {
         let name = paths::segment(number);
         self.dir.rename(&paths::spare(spare), &name)?;
-        let file = self.dir.open(&name, Open::write())?;
+        let file = self.dir.open(&name, OpenMode::write())?;
         let before = file.len()?;
         let limit = match self.preallocate_in(&*file, best, best) {
             Ok(limit) => limit,
@@ -388,7 +388,8 @@ impl WriteHalf {
             self.dir.unlink(&name)?;
             return Ok(false);
         }
-        let written_to = before.min(u64::from(self.options.segment_size)) as u32 / BLOCK * BLOCK;
+        let written_to =
+            before.min(u64::from(self.options.segment_size)) as u32 / BLOCK_BYTES * BLOCK_BYTES;
         self.enter_next(number, limit, Some(written_to)).map(|()| true)
     }
 
@@ -412,7 +413,9 @@ impl WriteHalf {
         let (next, bytes) = match wanted {
             SpaceDemand::Make { segment, least, .. } => (segment, least),
             // The unit goes to the segment after this one instead.
-            SpaceDemand::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
+            SpaceDemand::Extend { segment, from, least, .. } => {
+                (segment + 1, least - from + BLOCK_BYTES)
+            }
             SpaceDemand::Release => return None,
         };
         self.lock().core.has_no_next(next).then_some((next, bytes))

@@ -18,7 +18,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, File};
 use parking_lot::{Condvar, Mutex};
 
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 
 /// Commits of this size and above gain nothing from prewritten blocks.
 const LARGE_COMMIT_BYTES: u64 = 64 << 10;
@@ -129,7 +129,7 @@ impl Preallocator {
         state.written_to = written_to;
         state.limit = limit;
         // The header occupies the first block.
-        state.entered_to = BLOCK;
+        state.entered_to = BLOCK_BYTES;
     }
 
     /// Whether prewriting, or preallocating, is due, or the wait for the end of a burst.
@@ -272,13 +272,16 @@ impl State {
         let mut wanted = self.burst.min(BURST_MAX);
         let here = (self.segment, self.entered_to, self.written_to, self.limit);
         let ready = self.ready.iter();
-        let ready = ready.map(|(number, next)| (*number, BLOCK, next.written_to, next.limit));
+        let ready = ready.map(|(number, next)| (*number, BLOCK_BYTES, next.written_to, next.limit));
         for (segment, entered_to, written_to, limit) in std::iter::once(here).chain(ready) {
             let (start, limit) = (written_to.max(entered_to), limit.min(most));
             let ahead = u64::from(start - entered_to);
             if ahead < wanted && start < limit {
                 let len = (wanted - ahead).min(u64::from(IDLE_PREWRITE_BYTES_MAX)) as u32;
-                return Some((segment, start..limit.min(start + len.next_multiple_of(BLOCK))));
+                return Some((
+                    segment,
+                    start..limit.min(start + len.next_multiple_of(BLOCK_BYTES)),
+                ));
             }
             wanted = wanted.saturating_sub(ahead);
         }
@@ -291,11 +294,11 @@ impl State {
             return None;
         }
         let recent = self.recent.min(u64::from(AHEAD_MAX)) as u32;
-        let ahead = recent.next_multiple_of(BLOCK).max(AHEAD_MIN);
+        let ahead = recent.next_multiple_of(BLOCK_BYTES).max(AHEAD_MIN);
         let start = self.written_to.max(self.entered_to);
         let left = start - self.entered_to;
         let from = match is_planted(Bug::DurableBlockOverwritten) {
-            true => start.saturating_sub(BLOCK).max(BLOCK),
+            true => start.saturating_sub(BLOCK_BYTES).max(BLOCK_BYTES),
             false => start,
         };
         (left < ahead / 2 && start < limit)

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use esker_disk::Open;
+use esker_disk::OpenMode;
 use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::error::{Error, Result, with_causes};
@@ -12,7 +12,7 @@ use crate::base::options::Policy;
 use crate::base::position::Seq;
 use crate::commit::ages::Expired;
 use crate::commit::write_half::WriteHalf;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::runtime::engine::CommitWork;
 use crate::store::paths;
 use crate::store::segment_table::Segment;
@@ -112,7 +112,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         let segments = log.segments.all();
         let dropped = segments.iter().filter(|segment| segment.number() < first.number());
         for segment in dropped {
-            log.dir.open(&segment.name(), Open::write())?.set_len(0)?;
+            log.dir.open(&segment.name(), OpenMode::write())?.set_len(0)?;
         }
     }
     log.change_manifest(|manifest| {
@@ -225,8 +225,9 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     if below > log.watermark.seq() {
         return Err(Error::NotFound { seq: Seq(below.saturating_add(1)) });
     }
-    let full =
-        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.watermark.seq());
+    let full = |error: Error| {
+        error.for_want_of_space(log.dir.path(), BLOCK_BYTES.into(), log.watermark.seq())
+    };
     // A reader in another process that sees the new trim point must also see how far the log was
     // durable: what it misses below is repeated there. It does: a commit stores the watermark page
     // before anyone learns that it ended.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use esker_disk::{Dir, Open};
+use esker_disk::{Dir, OpenMode};
 use parking_lot::RwLock;
 
 use crate::base::error::{Corruption, Error, Result};
@@ -292,7 +292,7 @@ fn next_segment(
     let number = newest.number() + 1;
     let name = paths::segment(number);
     let direct = options.direct != Direct::Off && directory::reads_directly(dir);
-    let reader = match dir.open(&name, Open::read().direct(direct)) {
+    let reader = match dir.open(&name, OpenMode::read().direct(direct)) {
         Ok(reader) => reader,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(cause.into()),

@@ -7,7 +7,7 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// The alignment of commit units and of the parts of a segment. Each segment header records it, and
 /// another value is refused: a device with other whole blocks needs a change of the format.
-pub(crate) const BLOCK: u32 = esker_disk::BLOCK as u32;
+pub(crate) const BLOCK_BYTES: u32 = esker_disk::BLOCK_BYTES as u32;
 
 /// The highest record limit that a log may be configured with: 64 MiB, plus 4 KiB for what a
 /// component writes before a value of 64 MiB.
@@ -15,7 +15,7 @@ pub const RECORD_LIMIT_MAX: u32 = (64 << 20) + (4 << 10);
 
 /// The largest size of a commit unit: the largest record, or an atomic batch of the same number of
 /// bytes, and room for the headers of a million records.
-pub(crate) const UNIT_MAX: u32 = RECORD_LIMIT_MAX + (24 << 20) + BLOCK;
+pub(crate) const UNIT_MAX: u32 = RECORD_LIMIT_MAX + (24 << 20) + BLOCK_BYTES;
 
 /// The largest segment file. Offsets in a segment are 32 bits wide.
 pub(crate) const SEGMENT_MAX: u32 = 1 << 31;
@@ -25,7 +25,7 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
 /// Rounds up to a multiple of a block.
 pub(crate) const fn block_up(n: u32) -> u32 {
-    n.div_ceil(BLOCK) * BLOCK
+    n.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
 }
 
 /// The CRC-32C of some bytes.

@@ -4,7 +4,7 @@
 //! over bytes that were checked, or that this process staged itself, and costs a few loads per
 //! record.
 
-use crate::format::block::{BLOCK, DecodeError, Salt, block_up};
+use crate::format::block::{BLOCK_BYTES, DecodeError, Salt, block_up};
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitHeader, UnitKind};
 
@@ -96,7 +96,7 @@ fn decode(bytes: &[u8], offset: u32) -> Structure<'_> {
     if first == 0 {
         return Structure::Padding;
     }
-    if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
+    if offset.is_multiple_of(BLOCK_BYTES) && UnitHeader::starts(first) {
         // `prev_seq` is at byte 24 of the header, and the time at byte 56.
         let field = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
         return match (field(24), field(56)) {
@@ -235,7 +235,7 @@ pub(crate) fn find(
             };
         };
         let first = u32::from_le_bytes(*first);
-        let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
+        let is_unit = here.is_multiple_of(BLOCK_BYTES) && UnitHeader::starts(first);
         if padded && !is_unit {
             return SearchResult::Invalid { offset: here, decode_error: DecodeError::Padding };
         }

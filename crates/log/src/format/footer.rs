@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, DecodeError, SEGMENT_MAX, Salt, block_up, crc};
+use crate::format::block::{BLOCK_BYTES, DecodeError, SEGMENT_MAX, Salt, block_up, crc};
 
 const FOOTER_MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER_BYTES: usize = 64;
@@ -166,7 +166,7 @@ impl Footer {
             return Err(DecodeError::Padding);
         }
         let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| DecodeError::Cut)?;
-        let mut before = BLOCK;
+        let mut before = BLOCK_BYTES;
         for entry in entries {
             let (unit, record) = (entry.unit.get(), entry.record.get());
             let ordered = before <= unit && unit < record && record < end;

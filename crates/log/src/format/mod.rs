@@ -16,8 +16,8 @@ pub(crate) mod segment;
 pub(crate) mod unit;
 
 pub(crate) use block::{
-    BLOCK, DecodeError, FORMAT_VERSION, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up, crc,
-    crc_of_joined, random_numbers,
+    BLOCK_BYTES, DecodeError, FORMAT_VERSION, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up,
+    crc, crc_of_joined, random_numbers,
 };
 pub use block::{LogId, RECORD_LIMIT_MAX};
 pub(crate) use footer::{Footer, IndexEntry};

@@ -5,7 +5,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, DecodeError, FORMAT_VERSION, LogId, NUMBER_MAX, Salt};
+use crate::format::block::{BLOCK_BYTES, DecodeError, FORMAT_VERSION, LogId, NUMBER_MAX, Salt};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
@@ -96,13 +96,13 @@ impl SegmentHeader {
             durable_bound: U64::new(self.durable_bound),
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
-            block: U32::new(BLOCK),
+            block: U32::new(BLOCK_BYTES),
             flags: U32::new(if self.recovered { RECOVERED_FLAG } else { 0 }),
             first_chain: U32::new(self.first_chain),
         };
         let crc = summed(&raw, self.salt());
         raw.crc = U32::new(crc);
-        let mut block = vec![0; BLOCK as usize].into_boxed_slice();
+        let mut block = vec![0; BLOCK_BYTES as usize].into_boxed_slice();
         block[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
         (block, self.chain_start(crc))
     }
@@ -127,7 +127,7 @@ impl SegmentHeader {
         let Ok((mut raw, rest)) = Raw::read_from_prefix(block) else {
             return Err(DecodeError::Cut.into());
         };
-        if rest.len() < BLOCK as usize - SEGMENT_HEADER {
+        if rest.len() < BLOCK_BYTES as usize - SEGMENT_HEADER {
             return Err(DecodeError::Cut.into());
         }
         if raw.magic != MAGIC {
@@ -153,11 +153,11 @@ impl SegmentHeader {
             return Err(DecodeError::Checksum.into());
         }
         let huge = [raw.session, raw.base, raw.segment].iter().any(|n| n.get() >= NUMBER_MAX)
-            || !raw.base.get().is_multiple_of(u64::from(BLOCK));
-        if raw.block.get() != BLOCK || raw.prev_segment.get() >= segment || huge {
+            || !raw.base.get().is_multiple_of(u64::from(BLOCK_BYTES));
+        if raw.block.get() != BLOCK_BYTES || raw.prev_segment.get() >= segment || huge {
             return Err(DecodeError::Nonsense.into());
         }
-        if rest[..BLOCK as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {
+        if rest[..BLOCK_BYTES as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {
             return Err(DecodeError::Padding.into());
         }
         let header = Self {

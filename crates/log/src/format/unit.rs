@@ -10,7 +10,9 @@ use esker_disk::planted::{Bug, is_planted};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
+use crate::format::block::{
+    BLOCK_BYTES, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up,
+};
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 
@@ -143,7 +145,8 @@ impl UnitHeader {
                     && header.prev_seq <= header.last_seq
             }
             UnitKind::Gap => {
-                header.used.is_multiple_of(BLOCK) && (BLOCK..SEGMENT_MAX).contains(&header.used)
+                header.used.is_multiple_of(BLOCK_BYTES)
+                    && (BLOCK_BYTES..SEGMENT_MAX).contains(&header.used)
             }
         };
         if sane && header.session < NUMBER_MAX {

@@ -18,7 +18,7 @@ use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::SpaceRequests;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::consumers::Consumers;
-use crate::format::{BLOCK, LogId};
+use crate::format::{BLOCK_BYTES, LogId};
 use crate::log::{Log, Owner};
 use crate::read::cache::ReadCache;
 use crate::read::read_half::ReadHalf;
@@ -289,7 +289,7 @@ fn recover_files(
     }?;
     let durable = finalized.start.last_seq;
     let reserve = open_reserve(dir, options, &mut finalized.manifest, had)
-        .map_err(|error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable))?;
+        .map_err(|error| error.for_want_of_space(dir.path(), u64::from(BLOCK_BYTES), durable))?;
     Ok((finalized, reserve))
 }
 
@@ -323,7 +323,7 @@ fn recover(
     let manifest = manifest_of(dir, options)?;
     let mut scan = recovery::scan_dir(dir, read_options, manifest, direct)?;
     let durable = scan.durable_bound;
-    let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
+    let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK_BYTES), durable);
     if options.on_corruption != OnCorruption::Fail
         && let Some(corruption) = &scan.corruption
     {

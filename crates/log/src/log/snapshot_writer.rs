@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use esker_disk::process;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::format::{BLOCK, random_numbers};
+use crate::format::{BLOCK_BYTES, random_numbers};
 use crate::log::Log;
 use crate::read::snapshot_reader::into_io;
 use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, Names, Salt, Samples, Writer};
@@ -220,7 +220,7 @@ impl SnapshotWriter {
     fn seal(&mut self, note: &[u8]) -> Result<Writer> {
         let note = snapshot_files::note(self.at, self.len, note);
         let mut file = match std::mem::replace(&mut self.output, Output::Nowhere) {
-            Output::Nowhere => self.open(self.chunk.padded() + u64::from(BLOCK))?,
+            Output::Nowhere => self.open(self.chunk.padded() + u64::from(BLOCK_BYTES))?,
             Output::Here(file) => *file,
             Output::Thread(chunks) => chunks.end()?,
             Output::Failed(error) => return Err(error),

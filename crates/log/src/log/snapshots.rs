@@ -7,7 +7,7 @@ use esker_disk::Op;
 use super::snapshot_writer::{IncomingSnapshot, SnapshotWriter};
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::log::Log;
 use crate::read::snapshot_reader::{self, SnapshotReader};
 use crate::store::{chunked_file, paths, snapshot_files};
@@ -33,7 +33,8 @@ impl Log {
         let outcome = publish();
         if let Err(Error::Io(cause)) = &outcome {
             if cause.op() == Op::Rename && cause.is_no_space() {
-                return outcome.map_err(|error| self.for_want_of_space(error, u64::from(BLOCK)));
+                return outcome
+                    .map_err(|error| self.for_want_of_space(error, u64::from(BLOCK_BYTES)));
             }
             self.write.fail(Error::Io(cause.clone()));
         }

@@ -12,7 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::format::decode::{SearchResult, check_unit, find};
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, DecodeError, UnitHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, UnitHeader};
 use crate::read::batch::{Batch, Memory, SkippedRecords, View};
 use crate::read::source::{Source, Wait, Want};
 use crate::store::segment_reader::SegmentReader;
@@ -99,7 +99,7 @@ impl Cursor {
         // shows that these were dropped.
         let limit = source.limit().0;
         let low = source.low();
-        let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
+        let start = low.position / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES);
         let first = first_unit_at(source.segments(), low.seq, limit, time_ms)?;
         let position = first.map_or(limit, |first| first.position).max(start);
         // Where records are dropped meanwhile, the next step says so.
@@ -148,7 +148,7 @@ impl Cursor {
             if self.position < segment.header.base {
                 return Err(trimmed(source));
             }
-            let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
+            let offset = ((self.position - segment.header.base) as u32).max(BLOCK_BYTES);
             let end = segments.readable(&segment, limit);
             if offset >= end {
                 // No more units here; the next segment begins where this one ends.
@@ -211,7 +211,7 @@ impl Cursor {
     /// `false` if there is none.
     fn skip_corruption(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
         let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
-        let mut at = offset + BLOCK;
+        let mut at = offset + BLOCK_BYTES;
         while at < end {
             if let Ok((header, _)) = valid_unit(&mut image, segment.salt, at, |_| {})? {
                 if header.prev_seq > self.skipped.after {
@@ -222,13 +222,13 @@ impl Cursor {
                     return Ok(true);
                 }
             }
-            at += BLOCK;
+            at += BLOCK_BYTES;
         }
         Ok(false)
     }
 
     fn pass_gap(&mut self, segment: &Segment, offset: u32) -> Result<()> {
-        let mut block = AlignedBuf::new(BLOCK as usize);
+        let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
         read_full_at(&*segment.reader, &mut block, u64::from(offset))?;
         if let Ok((header, _)) = UnitHeader::parse(&block, segment.salt, offset) {
             self.position = segment.header.base + u64::from(offset + header.span());
@@ -257,7 +257,7 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
     if let Some(seq) = first.filter(|seq| low.seq < *seq && *seq <= source.limit().1) {
         return Seq(seq);
     }
-    let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
+    let start = low.position / u64::from(BLOCK_BYTES) * u64::from(BLOCK_BYTES);
     let mut cursor = Cursor::skipping(start, low.seq);
     // Where the oldest records were corrupt, the gaps that `repair` left come first. Each is
     // returned once.
@@ -279,8 +279,8 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
 pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
     let left = end - offset;
     // The unreadable bytes may come after this unit.
-    let (mut buffer, mut got) =
-        load(segment, offset, READ_BYTES.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
+    let (mut buffer, mut got) = load(segment, offset, READ_BYTES.min(left))
+        .or_else(|_| load(segment, offset, BLOCK_BYTES))?;
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
         if header.kind == UnitKind::Gap {
             let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));
@@ -306,7 +306,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
 
 /// The error for invalid bytes at an offset. It names the unit and the last valid record before it.
 fn corruption(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
-    let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
+    let mut unit = segment.seek_offset(offset).map_or(BLOCK_BYTES, |entry| entry.unit);
     let before = segment.seek_offset(unit.saturating_sub(1));
     let mut after = segment.header.prev_seq;
     if let Some(entry) = before {
@@ -364,7 +364,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             return Ok(View::new(Memory::StagingBuffer(buffer), segment.header.base, record));
         }
     }
-    let start = entry.record / BLOCK * BLOCK;
+    let start = entry.record / BLOCK_BYTES * BLOCK_BYTES;
     if end <= entry.record {
         return Err(corruption(&segment, entry.record, DecodeError::Nonsense));
     }
@@ -424,7 +424,7 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
         return Err(trimmed(source));
     }
     let offset = (position.0 - segment.header.base) as u32;
-    let unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
+    let unit = segment.seek_offset(offset).map_or(BLOCK_BYTES, |entry| entry.unit);
     let mut cursor = Cursor::skipping(segment.header.base + u64::from(unit), source.low().seq);
     while cursor.position <= position.0 {
         cursor = Cursor::skipping(cursor.position, source.low().seq);

@@ -7,7 +7,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::RecordPlace;
 use crate::format::block::block_up;
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
-use crate::format::{BLOCK, RECORD_LIMIT_MAX};
+use crate::format::{BLOCK_BYTES, RECORD_LIMIT_MAX};
 use crate::read::batch::{Memory, Payload};
 use crate::read::cursor;
 use crate::read::source::Source;
@@ -77,7 +77,7 @@ fn is_len(header: RecordHeader, len: u32) -> bool {
 
 /// Reads the blocks of a record and checks it.
 fn read_file(segment: &Segment, place: RecordPlace, record: Range<u32>) -> Result<Option<Payload>> {
-    let start = record.start / BLOCK * BLOCK;
+    let start = record.start / BLOCK_BYTES * BLOCK_BYTES;
     let (buffer, got) = cursor::load(segment, start, block_up(record.end) - start)?;
     let bytes = buffer[..got].get((record.start - start) as usize..(record.end - start) as usize);
     let Some(bytes) = bytes else { return Ok(None) };

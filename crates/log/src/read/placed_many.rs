@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::base::position::RecordPlace;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::format::block::block_up;
 use crate::read::batch::{Memory, Payload};
 use crate::read::cursor;
@@ -57,7 +57,7 @@ pub(crate) fn find(
 
 /// Adds a record to the last read if it is near, or else to another one.
 fn add(reads: &mut Vec<Read>, segment: Arc<Segment>, n: usize, record: Range<u32>) {
-    let blocks = record.start / BLOCK * BLOCK..block_up(record.end);
+    let blocks = record.start / BLOCK_BYTES * BLOCK_BYTES..block_up(record.end);
     if let Some(last) = reads.last_mut()
         && last.segment.number() == segment.number()
         && blocks.start <= last.blocks.end.saturating_add(GAP_MAX)

@@ -5,7 +5,7 @@ use std::io;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};
 use crate::store::snapshot_files::{self, SnapshotHeader};
 
@@ -100,7 +100,7 @@ impl SnapshotReader {
     }
 
     /// The length of a header in bytes.
-    pub const HEADER: usize = BLOCK as usize;
+    pub const HEADER: usize = BLOCK_BYTES as usize;
 
     /// Reads a chunk and checks it. Returns it as it is in the file, to be sent to another node.
     ///

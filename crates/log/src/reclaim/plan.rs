@@ -1,7 +1,7 @@
 //! Decides which segments are worth dropping: pure arithmetic.
 
 use crate::base::position::Seq;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 
 /// The usage of one segment, as the rule needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Effort {
 /// About the space that copies take, with headers and padding: in segments that are as full as
 /// those that they come from.
 pub(super) fn space_of_copies(live: u64, segments: u64) -> u64 {
-    live + live / 32 + segments * u64::from(BLOCK)
+    live + live / 32 + segments * u64::from(BLOCK_BYTES)
 }
 
 /// The segments to drop, oldest first, and the cost.
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(full_disk(&[94, 94], u64::MAX / PART), None);
         // All is live in the smallest segment: the rest is its header and those of units.
         for bytes in [64 << 10, 128 << 10, 1 << 20] {
-            let live = (bytes - u64::from(BLOCK)) / 1024 * 1008;
+            let live = (bytes - u64::from(BLOCK_BYTES)) / 1024 * 1008;
             let one = [Usage::new(Seq(1), bytes, live)];
             assert_eq!(Plan::new(&one, bytes, Effort::FullDisk, u64::MAX, false), None, "{bytes}");
             assert_eq!(Plan::new(&one, bytes, Effort::FullDisk, u64::MAX, true), None, "{bytes}");

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{Dir, Open};
+use esker_disk::{Dir, OpenMode};
 use parking_lot::RwLock;
 
 use super::cut_file::cut_file;
@@ -23,7 +23,7 @@ use crate::base::error::Result;
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
+use crate::format::{BLOCK_BYTES, SegmentHeader, UnitHeader, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_scan::{Density, ValidUnit};
@@ -61,10 +61,10 @@ impl Tail {
             let above = units.partition_point(|unit| unit.header.last_seq <= durable_bound);
             let cut = match above.checked_sub(1).map(|below| &units[below]) {
                 Some(below) => below.end(),
-                None => BLOCK,
+                None => BLOCK_BYTES,
             };
             tail.segment = n;
-            if cut - BLOCK > whole {
+            if cut - BLOCK_BYTES > whole {
                 tail.unit = above;
                 break;
             }
@@ -155,7 +155,7 @@ impl Tail {
     /// Frees the space after the last valid unit of each segment.
     fn free_dead(&self, dir: &dyn Dir, live: &[Live]) -> Result<()> {
         for (live, _) in self.copied(live) {
-            let end = live.units.iter().flatten().last().map_or(BLOCK, ValidUnit::end);
+            let end = live.units.iter().flatten().last().map_or(BLOCK_BYTES, ValidUnit::end);
             if live.file_len > u64::from(end) {
                 cut_file(dir, &live.segment.name(), u64::from(end))?;
             }
@@ -234,7 +234,7 @@ pub(super) fn copy_tail(
 
 /// An upper bound for the size of a rewritten segment with these units, in bytes.
 pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>, packing: Packing) -> u64 {
-    let block = u64::from(BLOCK);
+    let block = u64::from(BLOCK_BYTES);
     let (mut bytes, mut gaps, mut time_ms) = (0, 0, 0);
     for unit in units {
         // Where times decrease, because all before was dropped, a new unit begins, too.
@@ -256,7 +256,7 @@ fn open_new(dir: &dyn Dir, options: &ReadOptions, new: Rewritten) -> Result<Live
     let direct = options.direct != Direct::Off;
     let direct = direct && dir.facts()?.direct;
     let name = paths::segment(new.header.segment);
-    let reader = dir.open(&name, Open::read().direct(direct))?;
+    let reader = dir.open(&name, OpenMode::read().direct(direct))?;
     let file_len = u64::from(new.state.end);
     let segment = Arc::new(Segment {
         header: new.header,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{Dir, Open};
+use esker_disk::{Dir, OpenMode};
 
 use super::copy_tail::copy_tail;
 use super::cut_file::cut_file;
@@ -16,7 +16,7 @@ use crate::base::log_end::{LogEnd, Mark};
 use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
-use crate::format::{BLOCK, LogId, NUMBER_MAX};
+use crate::format::{BLOCK_BYTES, LogId, NUMBER_MAX};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
@@ -100,7 +100,7 @@ pub(crate) fn finalize(
             segment: number,
             base,
             offset: match &scan.cut {
-                Some(_) if is_planted(Bug::CursorAtOldEnd) => state.end + BLOCK,
+                Some(_) if is_planted(Bug::CursorAtOldEnd) => state.end + BLOCK_BYTES,
                 _ => state.end,
             },
             records: state.records,
@@ -221,7 +221,7 @@ fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
     if live.file_len > end {
         cut_file(dir, &segment.name(), end)?;
     }
-    let file = dir.open(&segment.name(), Open::write())?;
+    let file = dir.open(&segment.name(), OpenMode::write())?;
     match write_footer(&*file, segment) {
         // The footer is optional.
         Err(error) if error.is_no_space() => Ok(()),

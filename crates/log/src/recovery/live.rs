@@ -10,7 +10,7 @@ use super::outcome::TruncatedTail;
 use super::scan::{Classified, Examined, Reading, RetainedState, SegmentRange, scan};
 use crate::base::error::{Corruption, Result};
 use crate::base::read_options::ReadOptions;
-use crate::format::{BLOCK, UnitKind};
+use crate::format::{BLOCK_BYTES, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_reader::ReadErrors;
@@ -57,7 +57,7 @@ impl DirScan {
                 return (header.base + u64::from(last.end()), last.header.last_seq, unproven);
             }
             if n == 0 {
-                return (header.base + u64::from(BLOCK), header.prev_seq, unproven);
+                return (header.base + u64::from(BLOCK_BYTES), header.prev_seq, unproven);
             }
         }
         (0, 0, unproven)
@@ -152,7 +152,7 @@ fn live_segment(segment: Examined, is_corrupt: bool) -> Result<Option<Live>> {
             index.retain(|entry| entry.unit < end);
             let last = units.last();
             let state = State {
-                end: last.map_or(BLOCK, ValidUnit::end),
+                end: last.map_or(BLOCK_BYTES, ValidUnit::end),
                 last_seq: last.map_or(header.prev_seq, |last| last.header.last_seq),
                 chain: last.map_or_else(|| header.to_block().1, |last| last.chain),
                 records: units.iter().map(|unit| u64::from(unit.header.records)).sum(),

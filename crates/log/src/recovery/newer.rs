@@ -14,13 +14,13 @@
 //! - *The watermark page*: the session, the last durable record and its segment, the trim point.
 //!   It is rarely synced, so a crash may leave it older than the rest.
 
-use esker_disk::{Dir, Open};
+use esker_disk::{Dir, OpenMode};
 
 use super::live::DirScan;
 use super::scan::read_segment_header;
 use crate::base::error::{Corruption, Error, LiveCopySign, Result};
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError};
+use crate::format::{BLOCK_BYTES, DecodeError};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
@@ -95,7 +95,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<SegmentFact
     numbers.sort_unstable_by(|a, b| b.cmp(a));
     let mut found = Vec::new();
     for number in numbers {
-        let file = dir.open(&paths::segment(number), Open::read())?;
+        let file = dir.open(&paths::segment(number), OpenMode::read())?;
         let header = match read_segment_header(&*file, manifest, number)? {
             Ok((header, _)) => header,
             // Nothing was written to it yet.
@@ -107,7 +107,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<SegmentFact
         let durable_bound = header.durable_bound;
         let mut known = SegmentFacts { number, session, last, durable_bound, ends: true };
         let errors = ReadErrors::default();
-        orphan_units(&file, header.salt(), BLOCK, None, &errors, |unit, is_valid| {
+        orphan_units(&file, header.salt(), BLOCK_BYTES, None, &errors, |unit, is_valid| {
             if is_valid {
                 known.session = known.session.max(unit.header.session);
                 known.last = known.last.max(unit.header.last_seq);

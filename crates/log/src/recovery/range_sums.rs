@@ -9,7 +9,7 @@ use std::sync::Arc;
 use esker_disk::File;
 
 use crate::base::error::Result;
-use crate::format::{BLOCK, crc, crc_of_joined};
+use crate::format::{BLOCK_BYTES, crc, crc_of_joined};
 use crate::store::segment_reader::SegmentReader;
 
 /// Compares ranges of a file with checksums, in time that is linear in the file.
@@ -34,9 +34,9 @@ impl RangeChecks {
         if from + u64::from(len) > image.len() {
             return Ok(false);
         }
-        let is_long = len >= BLOCK;
+        let is_long = len >= BLOCK_BYTES;
         if is_long && let Some(sums) = &mut self.sums {
-            let head = image.at(at, skip + BLOCK as usize)?;
+            let head = image.at(at, skip + BLOCK_BYTES as usize)?;
             let head = head.get(skip..).unwrap_or_default();
             if sums.sum(from, len, head)? != Some(sum) {
                 return Ok(false);
@@ -67,14 +67,14 @@ impl RangeSums {
         let mut reader = SegmentReader::new(Arc::clone(file))?;
         reader.end_at(until);
         let (mut at, mut sum, mut up_to) = (0, 0, vec![0]);
-        while at + u64::from(BLOCK) <= reader.len() {
-            let block = reader.at(at, BLOCK as usize)?;
-            if block.len() < BLOCK as usize {
+        while at + u64::from(BLOCK_BYTES) <= reader.len() {
+            let block = reader.at(at, BLOCK_BYTES as usize)?;
+            if block.len() < BLOCK_BYTES as usize {
                 break;
             }
-            sum = crc_of_joined(sum, crc(block), BLOCK);
+            sum = crc_of_joined(sum, crc(block), BLOCK_BYTES);
             up_to.push(sum);
-            at += u64::from(BLOCK);
+            at += u64::from(BLOCK_BYTES);
         }
         Ok(Self { up_to, reader })
     }
@@ -83,9 +83,9 @@ impl RangeSums {
     /// bytes at the offset, at least a block of them.
     pub(super) fn sum(&mut self, from: u64, len: u32, head: &[u8]) -> Result<Option<u32>> {
         let to = from + u64::from(len);
-        let first = from.next_multiple_of(u64::from(BLOCK));
-        let last = to - to % u64::from(BLOCK);
-        let up_to = |at: u64| self.up_to.get((at / u64::from(BLOCK)) as usize).copied();
+        let first = from.next_multiple_of(u64::from(BLOCK_BYTES));
+        let last = to - to % u64::from(BLOCK_BYTES);
+        let up_to = |at: u64| self.up_to.get((at / u64::from(BLOCK_BYTES)) as usize).copied();
         let (Some(head), Some(before), Some(through), true) =
             (head.get(..(first - from) as usize), up_to(first), up_to(last), first <= last)
         else {
@@ -108,7 +108,7 @@ impl RangeSums {
     fn block(&mut self, at: u64) -> Result<&[u8]> {
         match self.reader.block(at) {
             Ok(_) => self.reader.block(at),
-            Err(_) => self.reader.at(at, BLOCK as usize),
+            Err(_) => self.reader.at(at, BLOCK_BYTES as usize),
         }
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::path::Path;
 
     use esker_disk::sim::SimDisk;
-    use esker_disk::{Disk, Open, write_all_at};
+    use esker_disk::{Disk, OpenMode, write_all_at};
 
     use super::*;
 
@@ -126,11 +126,11 @@ mod tests {
     fn the_sum_of_every_range_is_that_of_its_bytes() {
         let disk = SimDisk::new(1);
         let dir = disk.create_dir(Path::new("/d")).unwrap();
-        let file = dir.open("f", Open::create()).unwrap();
+        let file = dir.open("f", OpenMode::create()).unwrap();
         let bytes: Vec<u8> =
             (0..50_001u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         write_all_at(&*file, &bytes, 0).unwrap();
-        let (end, block) = (50_000, BLOCK as usize);
+        let (end, block) = (50_000, BLOCK_BYTES as usize);
         let mut sums = RangeSums::new(&file, end as u64).unwrap();
         let mut compared = 0;
         for from in (0..end).step_by(1237) {

@@ -12,7 +12,7 @@ use crate::format::decode::{LocatedRecord, check_unit};
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{
-    BLOCK, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
+    BLOCK_BYTES, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
 };
 use crate::store::paths;
 use crate::store::sealed_file;
@@ -82,7 +82,7 @@ impl<'a> Rewriter<'a> {
             packing,
             since: (u32::MAX / 2, 0),
             state: State {
-                end: BLOCK,
+                end: BLOCK_BYTES,
                 last_seq: header.prev_seq,
                 chain: header_crc,
                 payload: Some(0),
@@ -178,7 +178,7 @@ impl<'a> Rewriter<'a> {
         let (from, to) = (gap.prev_seq, gap.last_seq);
         let header = UnitHeader {
             kind: UnitKind::Gap,
-            used: BLOCK,
+            used: BLOCK_BYTES,
             records: 0,
             // The next unit chains to this value; any value is valid.
             digest: 0,
@@ -188,7 +188,7 @@ impl<'a> Rewriter<'a> {
         };
         self.state.has_gap = true;
         self.state.last_seq = to;
-        self.put(header, vec![0; BLOCK as usize])
+        self.put(header, vec![0; BLOCK_BYTES as usize])
     }
 
     fn unit_header(&self) -> UnitHeader {

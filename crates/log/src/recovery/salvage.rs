@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use esker_disk::{Dir, File, Open};
+use esker_disk::{Dir, File, OpenMode};
 
 use crate::base::error::{Corruption, Result};
 use crate::base::position::{Position, Seq};
@@ -24,7 +24,7 @@ use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
 use crate::format::{
-    BLOCK, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
+    BLOCK_BYTES, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
 };
 use crate::recovery::range_sums::RangeChecks;
 use crate::recovery::repair::{manifest_or_rebuilt, verify};
@@ -204,12 +204,12 @@ fn parent(dir: &Path) -> PathBuf {
 fn quarantined(name: &str) -> Option<(u64, u32)> {
     let mut parts = name.strip_suffix(".bytes")?.split('-');
     let (number, first): (u64, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    (first <= SEGMENT_MAX && first.is_multiple_of(BLOCK)).then_some((number, first))
+    (first <= SEGMENT_MAX && first.is_multiple_of(BLOCK_BYTES)).then_some((number, first))
 }
 
 impl Source {
     fn open(dir: &dyn Dir, name: &str, log: LogId, number: u64, first: u32) -> Result<Self> {
-        let file = dir.open(name, Open::read())?;
+        let file = dir.open(name, OpenMode::read())?;
         Ok(Self {
             until: file.len()?,
             file,
@@ -217,7 +217,7 @@ impl Source {
             salt: Salt::new(log, number),
             first,
             base: None,
-            from: if first == 0 { BLOCK } else { 0 },
+            from: if first == 0 { BLOCK_BYTES } else { 0 },
         })
     }
 }
@@ -305,7 +305,7 @@ impl Walk {
 
     fn there(&mut self, last: u64) -> Result<Content> {
         let (at, place) = (u64::from(self.at), self.source.first + self.at);
-        let bytes = self.image.at(at, BLOCK as usize)?;
+        let bytes = self.image.at(at, BLOCK_BYTES as usize)?;
         let Some(word) = bytes.first_chunk::<{ RECORD_ALIGNMENT_BYTES as usize }>() else {
             return Ok(Content::End);
         };
@@ -313,7 +313,7 @@ impl Walk {
             return Ok(Content::Nothing(RECORD_ALIGNMENT_BYTES));
         }
         let record = RecordHeader::parse(bytes);
-        if place.is_multiple_of(BLOCK) {
+        if place.is_multiple_of(BLOCK_BYTES) {
             if let Ok((header, _)) = UnitHeader::parse(bytes, self.source.salt, place) {
                 let time = UNIX_EPOCH + Duration::from_millis(header.time_ms);
                 (self.prev, self.time) = (Some(header.prev_seq), Some(time));

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use esker_disk::AlignedBuf;
 
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
-use crate::format::{BLOCK, Salt};
+use crate::format::{BLOCK_BYTES, Salt};
 use crate::runtime::prefetch::prefetch;
 
 /// Bytes of memory that are requested ahead of the appends.
@@ -70,7 +70,7 @@ impl StagingBuffer {
     pub(crate) fn new(span: BufferSpan, memory: AlignedBuf, held: Arc<AtomicU64>) -> Self {
         let BufferSpan { segment, base, start, limit } = span;
         let capacity = memory.len() as u32;
-        debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
+        debug_assert!(start.is_multiple_of(BLOCK_BYTES) && limit - start <= capacity);
         held.fetch_add(u64::from(capacity), Ordering::Relaxed);
         Self { held, segment, base, start, limit, capacity, memory }
     }
@@ -142,7 +142,7 @@ impl Drop for StagingBuffer {
 ///
 /// The commit core gives a unit to one committer at a time, by value, so this access is exclusive.
 pub(crate) fn close_unit(buffer: &StagingBuffer, unit: &Range<u32>, used: u32, header: &[u8]) {
-    let zeros = [0; BLOCK as usize];
+    let zeros = [0; BLOCK_BYTES as usize];
     let padding = (unit.end - unit.start - used) as usize;
     // SAFETY: reservations start after the header and end at `used`.
     unsafe {

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{
-    AlignedBuf, Dir, Disk, File, Lock, Open, Refusal, process, read_full_at, write_all_at,
+    AlignedBuf, Dir, Disk, File, Lock, OpenMode, Refusal, process, read_full_at, write_all_at,
 };
 
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::app_metadata;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, LOCK, Name, QUARANTINE};
@@ -129,7 +129,7 @@ pub(crate) fn hold(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
 }
 
 fn write_pid(dir: &dyn Dir) -> Result<()> {
-    let file = match dir.open(LOCK, Open::create()) {
+    let file = match dir.open(LOCK, OpenMode::create()) {
         Err(cause) if cause.kind() == ErrorKind::StorageFull => return Ok(()),
         opened => opened?,
     };
@@ -149,7 +149,7 @@ fn write_pid(dir: &dyn Dir) -> Result<()> {
 /// a child of that process, by one in another PID namespace, or by one that has not written the
 /// file yet.
 fn holder(dir: &dyn Dir) -> Option<u32> {
-    let pid = line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()?;
+    let pid = line_of(&*dir.open(LOCK, OpenMode::read()).ok()?)?.trim_end().parse().ok()?;
     process::is_running(pid).then_some(pid)
 }
 
@@ -176,9 +176,9 @@ fn line_of(file: &dyn File) -> Option<String> {
 /// Whether files of the log can be read with direct I/O, found by trying. Writes nothing: readers
 /// have no lock.
 pub(crate) fn reads_directly(dir: &dyn Dir) -> bool {
-    let direct = dir.open(paths::MANIFEST, Open::read().direct(true));
+    let direct = dir.open(paths::MANIFEST, OpenMode::read().direct(true));
     direct.is_ok_and(|file| {
-        let mut block = AlignedBuf::new(BLOCK as usize);
+        let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
         file.read_at(&mut block, 0).is_ok()
     })
 }

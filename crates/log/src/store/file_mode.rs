@@ -4,7 +4,7 @@
 //! A commit is then one system call, and its bandwidth does not depend on how warm the memory of a
 //! virtual machine is. `OsBuffered` writes through the page cache.
 
-use esker_disk::Open;
+use esker_disk::OpenMode;
 
 /// The flags with which the files of a log are opened.
 #[derive(Debug, Clone, Copy)]
@@ -14,16 +14,16 @@ pub(crate) struct FileMode {
 }
 
 impl FileMode {
-    pub(crate) fn writing(self) -> Open {
-        Open::write().direct(self.direct).dsync(self.dsync)
+    pub(crate) fn writing(self) -> OpenMode {
+        OpenMode::write().direct(self.direct).dsync(self.dsync)
     }
 
     /// For writes that a later sync makes durable.
-    pub(crate) fn grouped_writing(self) -> Open {
+    pub(crate) fn grouped_writing(self) -> OpenMode {
         Self { dsync: false, ..self }.writing()
     }
 
-    pub(crate) fn reading(self) -> Open {
-        Open::read().direct(self.direct)
+    pub(crate) fn reading(self) -> OpenMode {
+        OpenMode::read().direct(self.direct)
     }
 }

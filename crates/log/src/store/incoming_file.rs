@@ -13,10 +13,10 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, write_all_at};
 
 use crate::base::error::{Error, Result};
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::chunked_file::{
     Buffer, CHUNK_BYTES, CHUNK_HEADER, Header, Kind, Reader, check_chunk, corrupt, place, remove,
 };
@@ -60,7 +60,7 @@ impl ReceivedPart {
             Some(found) => found,
             None => {
                 remove(&*dir, INCOMING)?;
-                (dir.open(INCOMING, Open::create_new().direct(direct))?, INCOMING.into(), 0)
+                (dir.open(INCOMING, OpenMode::create_new().direct(direct))?, INCOMING.into(), 0)
             }
         };
         let block = AlignedBuf::lazy(CHUNK_BYTES);
@@ -137,7 +137,7 @@ impl IncomingFile {
 
     /// Writes bytes, in whole blocks.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let padded = bytes.len().next_multiple_of(BLOCK as usize);
+        let padded = bytes.len().next_multiple_of(BLOCK_BYTES as usize);
         self.preallocate_to(offset + padded as u64)?;
         self.block[..bytes.len()].copy_from_slice(bytes);
         self.block[bytes.len()..padded].fill(0);
@@ -199,7 +199,7 @@ fn chunks_in(
     direct: bool,
     header: &Header,
 ) -> Result<Option<(Arc<dyn File>, u32)>> {
-    let file = match dir.open(name, Open::write().direct(direct)) {
+    let file = match dir.open(name, OpenMode::write().direct(direct)) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
     };

@@ -60,7 +60,7 @@
 use std::io::ErrorKind;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
+use esker_disk::{BLOCK_BYTES, Dir, File, OpenMode, Refusal, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result, corruption_at, with_causes};
 use crate::format::{FORMAT_VERSION, crc};
@@ -83,7 +83,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
 /// sync less. The caller holds the lock under which all processes replace this file.
 pub(crate) fn write_often(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
     let len = replace(dir, name, magic, content, true)?;
-    let prepared = dir.open(&paths::next(name), Open::write()).map_err(Error::from);
+    let prepared = dir.open(&paths::next(name), OpenMode::write()).map_err(Error::from);
     // A file of another length gets its zeros once its blocks are reserved.
     let prepared = prepared.and_then(|file| match file.len()? == len {
         true => blank(&*file, len),
@@ -104,7 +104,8 @@ fn replace(
     content: &[u8],
     may_be_blank: bool,
 ) -> Result<u64> {
-    let mut bytes = Vec::with_capacity((HEADER_BYTES + content.len()).next_multiple_of(BLOCK));
+    let mut bytes =
+        Vec::with_capacity((HEADER_BYTES + content.len()).next_multiple_of(BLOCK_BYTES));
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -114,10 +115,10 @@ fn replace(
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 
     // Whole blocks: what a crash left there may be unreadable, and the allocated block is to stay.
-    bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+    bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
     let len = bytes.len() as u64;
     let next = paths::next(name);
-    let file = dir.open(&next, Open::create())?;
+    let file = dir.open(&next, OpenMode::create())?;
     if !may_be_blank || !is_blank(&*file, len)? {
         // It may be new, or may have had the final name a moment ago.
         dir.sync()?;
@@ -150,7 +151,7 @@ fn replace(
 }
 
 fn is_there(dir: &dyn Dir, name: &str) -> Result<bool> {
-    match dir.open(name, Open::read()) {
+    match dir.open(name, OpenMode::read()) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(false),
         file => Ok(file.map(|_| true)?),
     }
@@ -182,7 +183,7 @@ fn is_blank(file: &dyn File, len: u64) -> Result<bool> {
 
 /// Creates a temporary file with blocks for this many bytes.
 fn create(dir: &dyn Dir, next: &str, len: u64) -> Result<()> {
-    let file = dir.open(next, Open::create())?;
+    let file = dir.open(next, OpenMode::create())?;
     dir.sync()?;
     allocate(&*file, len)
 }
@@ -236,7 +237,7 @@ fn read_once(
     name: &str,
     ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
-    let file = dir.open(name, Open::read())?;
+    let file = dir.open(name, OpenMode::read())?;
     let corrupt = |what: &str| corruption_at(&dir.path_of(name), 0, 0, what);
     if file.len()? > (HEADER_BYTES + CONTENT_BYTES_MAX) as u64 {
         return Err(corrupt("the file is far too long"));
@@ -274,7 +275,7 @@ pub(crate) fn parse(
     let (version, sum, length) = (word(8), word(12), word(16));
     bytes[12..16].fill(0);
     let end = HEADER_BYTES + (length & !PADDED_FLAG) as usize;
-    let padded = if length & PADDED_FLAG != 0 { end.next_multiple_of(BLOCK) } else { end };
+    let padded = if length & PADDED_FLAG != 0 { end.next_multiple_of(BLOCK_BYTES) } else { end };
     let whole = bytes.len() == padded;
     if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
         return Err(corrupt("the checksum does not match"));
@@ -287,7 +288,7 @@ pub(crate) fn parse(
 }
 
 fn whole(file: &dyn File) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; (file.len()? as usize).next_multiple_of(BLOCK)];
+    let mut bytes = vec![0; (file.len()? as usize).next_multiple_of(BLOCK_BYTES)];
     let got = read_full_at(file, &mut bytes, 0)?;
     bytes.truncate(got);
     Ok(bytes)
@@ -319,7 +320,7 @@ mod tests {
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         write(&*dir, "file", MAGIC, b"some content").unwrap();
         let path = Path::new(DIR).join("file");
-        for byte in 0..BLOCK as u64 {
+        for byte in 0..BLOCK_BYTES as u64 {
             let disk = disk.fork(byte);
             disk.flip_bit(&path, byte * 8 + byte % 8).unwrap();
             let answer = read_one(&disk);
@@ -349,8 +350,9 @@ mod tests {
     #[test]
     fn two_replacements_and_two_crashes_leave_one_of_the_three() {
         for blocks in [[1, 1, 1], [1, 2, 2], [1, 2, 3], [3, 1, 2], [2, 2, 1]] {
-            let contents: [Vec<u8>; 3] =
-                std::array::from_fn(|n| vec![b'a' + n as u8; (blocks[n] - 1) * BLOCK + 100 + n]);
+            let contents: [Vec<u8>; 3] = std::array::from_fn(|n| {
+                vec![b'a' + n as u8; (blocks[n] - 1) * BLOCK_BYTES + 100 + n]
+            });
             for write in [write as Write, write_often] {
                 assert!(crashes_twice(&contents, write) > 100, "{blocks:?}");
             }
@@ -409,7 +411,7 @@ mod tests {
             for content in [&b"first"[..], b"older", b"newer"] {
                 write(&*dir, "file", MAGIC, content).unwrap();
             }
-            let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER_BYTES]);
+            let (begin, content) = (disk.stats(), vec![7; BLOCK_BYTES - HEADER_BYTES]);
             write(&*dir, "file", MAGIC, &content).unwrap();
             let end = disk.stats();
             assert_eq!(end.resizes, begin.resizes);
@@ -417,7 +419,7 @@ mod tests {
             assert_eq!(syncs, (2, dir_syncs));
             assert_eq!(read_one(&disk).unwrap(), content);
             // One byte more is one block more.
-            write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER_BYTES + 1]).unwrap();
+            write(&*dir, "file", MAGIC, &vec![7; BLOCK_BYTES - HEADER_BYTES + 1]).unwrap();
             assert!(disk.stats().resizes > end.resizes);
         }
     }
@@ -471,9 +473,9 @@ mod tests {
         }
         let next = Path::new(DIR).join(paths::next("file"));
         let temporary = disk.contents(&next).unwrap();
-        let large = vec![7; 3 * BLOCK];
+        let large = vec![7; 3 * BLOCK_BYTES];
         for free in 0..3 {
-            disk.set_capacity(Some(disk.used() + free * BLOCK as u64));
+            disk.set_capacity(Some(disk.used() + free * BLOCK_BYTES as u64));
             let refused = write(&*dir, "file", MAGIC, &large).unwrap_err();
             assert!(refused.is_no_space(), "{refused}");
             assert_eq!(read_one(&disk).unwrap(), b"whole");
@@ -493,7 +495,7 @@ mod tests {
         let disk = SimDisk::new(1);
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         for byte in [1, 2] {
-            write(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
+            write(&*dir, "file", MAGIC, &[byte; BLOCK_BYTES]).unwrap();
         }
         change(&disk, &Path::new(DIR).join(paths::next("file")));
         disk
@@ -503,7 +505,7 @@ mod tests {
     /// directory left holes in it.
     #[test]
     fn a_temporary_file_in_any_state_is_used() {
-        const LEN: u64 = 2 * BLOCK as u64;
+        const LEN: u64 = 2 * BLOCK_BYTES as u64;
         type State = (&'static str, fn(&SimDisk, &Path), bool);
         let states: [State; 7] = [
             ("missing", |disk, path| disk.remove(path).unwrap(), false),
@@ -529,18 +531,18 @@ mod tests {
             let disk = with_temporary(change);
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
             disk.set_capacity(Some(disk.used()));
-            let outcome = write_often(&*dir, "file", MAGIC, &[3; BLOCK]);
+            let outcome = write_often(&*dir, "file", MAGIC, &[3; BLOCK_BYTES]);
             assert_eq!(outcome.is_ok(), has_blocks, "{state}, on a full disk: {outcome:?}");
             assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_no_space()), "{state}");
             let whole = if has_blocks { 3 } else { 2 };
-            assert_eq!(read_one(&disk).unwrap(), [whole; BLOCK], "{state}");
+            assert_eq!(read_one(&disk).unwrap(), [whole; BLOCK_BYTES], "{state}");
             disk.set_capacity(None);
             for byte in [4, 5] {
                 let dir = disk.open_dir(Path::new(DIR)).unwrap();
-                write_often(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
+                write_often(&*dir, "file", MAGIC, &[byte; BLOCK_BYTES]).unwrap();
                 disk.power_cut(Persist::Nothing);
                 disk.power_on();
-                assert_eq!(read_one(&disk).unwrap(), [byte; BLOCK], "{state}");
+                assert_eq!(read_one(&disk).unwrap(), [byte; BLOCK_BYTES], "{state}");
             }
         }
     }
@@ -553,18 +555,18 @@ mod tests {
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
             let full = Effect::Os(NO_SPACE);
             disk.inject(Fault::on(Op::Sync, full).path("file.next").nth(nth));
-            let refused = write(&*dir, "file", MAGIC, &[3; BLOCK]).unwrap_err();
+            let refused = write(&*dir, "file", MAGIC, &[3; BLOCK_BYTES]).unwrap_err();
             assert!(refused.is_no_space(), "{refused}");
             for cut in [false, true] {
                 if cut {
                     disk.power_cut(Persist::Random);
                     disk.power_on();
                 }
-                assert_eq!(read_one(&disk).unwrap(), [2; BLOCK]);
+                assert_eq!(read_one(&disk).unwrap(), [2; BLOCK_BYTES]);
             }
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
-            write(&*dir, "file", MAGIC, &[4; BLOCK]).unwrap();
-            assert_eq!(read_one(&disk).unwrap(), [4; BLOCK]);
+            write(&*dir, "file", MAGIC, &[4; BLOCK_BYTES]).unwrap();
+            assert_eq!(read_one(&disk).unwrap(), [4; BLOCK_BYTES]);
         }
     }
 }

@@ -3,7 +3,7 @@
 use esker_disk::write_all_at;
 
 use crate::base::error::Result;
-use crate::format::{BLOCK, Footer};
+use crate::format::{BLOCK_BYTES, Footer};
 use crate::store::segment_table::{Segment, State};
 
 /// Index entries whose bytes opening checks before a clean end.
@@ -15,7 +15,7 @@ const KEPT_ENTRIES_MAX: usize = 10_000;
 /// The offset from which opening checks a segment with a clean end, or from an indexed unit before
 /// it. `None`: the segment is so short that it is scanned whole.
 pub(crate) fn checked_from(end: u32, index_bytes: u32) -> Option<u32> {
-    end.checked_sub(CHECKED_ENTRIES * index_bytes).filter(|from| *from > BLOCK)
+    end.checked_sub(CHECKED_ENTRIES * index_bytes).filter(|from| *from > BLOCK_BYTES)
 }
 
 /// The footer of the segment where a log ends that is being closed, if the manifest keeps it.

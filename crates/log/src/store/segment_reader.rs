@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
+use esker_disk::{AlignedBuf, BLOCK_BYTES, File, read_full_at};
 
 use crate::base::error::{Result, with_causes};
 use crate::format::SEGMENT_MAX;
@@ -66,7 +66,7 @@ impl<'a> SegmentReader<'a> {
         // No segment is longer; what follows is not part of the log.
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
         // The first read makes a larger one.
-        let buffer = AlignedBuf::new(BLOCK);
+        let buffer = AlignedBuf::new(BLOCK_BYTES);
         Ok(Self { read_errors, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
@@ -96,12 +96,12 @@ impl<'a> SegmentReader<'a> {
 
     /// The block at `offset`, or what the file has of it. Reads nothing else.
     pub(crate) fn block(&mut self, offset: u64) -> Result<&[u8]> {
-        let held = self.loaded.start <= offset && offset + BLOCK as u64 <= self.loaded.end;
+        let held = self.loaded.start <= offset && offset + BLOCK_BYTES as u64 <= self.loaded.end;
         if !held {
-            let got = read_full_at(&*self.file, &mut self.buffer[..BLOCK], offset)?;
+            let got = read_full_at(&*self.file, &mut self.buffer[..BLOCK_BYTES], offset)?;
             self.loaded = offset..offset + got as u64;
         }
-        self.at(offset, BLOCK.min((self.loaded.end - offset) as usize))
+        self.at(offset, BLOCK_BYTES.min((self.loaded.end - offset) as usize))
     }
 
     /// Whether a block in this range could not be read.
@@ -112,7 +112,7 @@ impl<'a> SegmentReader<'a> {
 
     fn load(&mut self, offset: u64, len: usize) -> Result<()> {
         let want = len.max(READ_BYTES.min((self.len - offset.min(self.len)) as usize));
-        let want = want.next_multiple_of(BLOCK);
+        let want = want.next_multiple_of(BLOCK_BYTES);
         if want > self.buffer.len() {
             self.buffer = AlignedBuf::lazy_huge(want);
         }
@@ -141,8 +141,8 @@ fn block_by_block(
     read_errors: Option<&ReadErrors>,
 ) -> Vec<u64> {
     let mut unreadable = Vec::new();
-    for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
-        let at = offset + (n * BLOCK) as u64;
+    for (n, block) in buffer.chunks_mut(BLOCK_BYTES).enumerate() {
+        let at = offset + (n * BLOCK_BYTES) as u64;
         block.fill(0);
         if let Err(cause) = read_full_at(file, block, at) {
             block.fill(0);

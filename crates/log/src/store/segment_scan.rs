@@ -14,7 +14,7 @@ use crate::base::read_options::ReadOptions;
 use crate::format::decode::{LocatedRecord, check_unit, continues};
 use crate::format::record::stored_size;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, SegmentHeader, UnitHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, IndexEntry, Salt, SegmentHeader, UnitHeader};
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
 
 /// The start of a scan, and what the first unit must continue.
@@ -245,8 +245,8 @@ pub(crate) fn valid_unit(
     offset: u32,
     each: impl FnMut(LocatedRecord<'_>),
 ) -> Result<std::result::Result<(UnitHeader, u32), DecodeError>> {
-    let block = image.at(u64::from(offset), BLOCK as usize)?;
-    let mut span = BLOCK;
+    let block = image.at(u64::from(offset), BLOCK_BYTES as usize)?;
+    let mut span = BLOCK_BYTES;
     let checked = match UnitHeader::parse(block, salt, offset) {
         Err(DecodeError::Cut) if block.is_empty() => Err(DecodeError::Blank),
         Ok((header, _)) if header.kind == UnitKind::Data => {
@@ -298,9 +298,9 @@ pub(crate) fn orphan_units(
     let (mut at, mut tail) = (u64::from(offset), TailScan::default());
     while at < end {
         let here = at as u32;
-        let mut next = at + u64::from(BLOCK);
-        let block = image.at(at, BLOCK as usize)?;
-        let has_data = block != &[0; BLOCK as usize][..block.len()];
+        let mut next = at + u64::from(BLOCK_BYTES);
+        let block = image.at(at, BLOCK_BYTES as usize)?;
+        let has_data = block != &[0; BLOCK_BYTES as usize][..block.len()];
         match UnitHeader::parse(block, salt, here) {
             Ok((header, _)) => {
                 let valid = valid_unit(&mut image, salt, here, |_| {})?.is_ok();

@@ -10,7 +10,7 @@ use crate::base::error::{Result, corruption_at};
 use crate::base::position::{Seq, SeqRange};
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::{UnitHeader, UnitKind};
-use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, IndexEntry, Salt, SegmentHeader};
 use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::valid_unit;
@@ -108,7 +108,7 @@ impl Segment {
     /// their payloads.
     pub(crate) fn records_up_to(&self, seq: u64) -> (u64, u64) {
         let end = self.state.read().end;
-        let (mut count, mut at) = ((0, 0), BLOCK);
+        let (mut count, mut at) = ((0, 0), BLOCK_BYTES);
         let Ok(mut image) = SegmentReader::new(Arc::clone(&self.reader)) else { return count };
         while at < end && self.header.prev_seq < seq {
             let each = |record: LocatedRecord<'_>| {
@@ -136,7 +136,7 @@ impl Segment {
             return Ok(gaps);
         }
         let mut image = SegmentReader::new(Arc::clone(&self.reader))?;
-        let (mut at, mut last) = (BLOCK, self.header.prev_seq);
+        let (mut at, mut last) = (BLOCK_BYTES, self.header.prev_seq);
         while at < end {
             let parsed = UnitHeader::parse(image.block(u64::from(at))?, self.salt, at);
             let (header, _) =
@@ -154,7 +154,7 @@ impl Segment {
 
     /// The offset of a unit at or before the record with this number.
     pub(crate) fn unit_before(&self, seq: u64) -> u32 {
-        self.seek(seq).map_or(BLOCK, |(entry, ..)| entry.unit)
+        self.seek(seq).map_or(BLOCK_BYTES, |(entry, ..)| entry.unit)
     }
 }
 

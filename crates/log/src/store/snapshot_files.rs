@@ -3,10 +3,10 @@
 //!
 //! The note of the header begins with that number and with the length of the content, both u64.
 
-use esker_disk::{Dir, Open};
+use esker_disk::{Dir, OpenMode};
 
 use crate::base::error::Result;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::chunked_file::{
     CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, Reader, place, u64_at,
 };
@@ -58,7 +58,7 @@ impl SnapshotHeader {
     /// The size of the file in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let Some(last) = self.header.chunks.checked_sub(1) else { return place(0) };
-        let padded = (CHUNK_HEADER + self.len_of(last)).next_multiple_of(BLOCK as usize);
+        let padded = (CHUNK_HEADER + self.len_of(last)).next_multiple_of(BLOCK_BYTES as usize);
         place(last) + padded as u64
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn list(dir: &dyn Dir) -> Result<Vec<u64>> {
 /// Opens a snapshot, and reads its header; `None` if there is none.
 pub(crate) fn open(dir: &dyn Dir, at: u64) -> Result<Option<(Reader, SnapshotHeader)>> {
     let name = paths::snapshot(at);
-    let file = match dir.open(&name, Open::read()) {
+    let file = match dir.open(&name, OpenMode::read()) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };

@@ -14,11 +14,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use esker_disk::{Dir, File, Open};
+use esker_disk::{Dir, File, OpenMode};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{Options, RESERVE_KEPT_MOST};
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::paths::{self, RESERVE};
 
 /// The smallest reserve in bytes.
@@ -53,7 +53,7 @@ impl Reserve {
         is_ring: bool,
     ) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
-        let largest = (u64::from(recorded) * u64::from(BLOCK)).min(options.reserve_bytes());
+        let largest = (u64::from(recorded) * u64::from(BLOCK_BYTES)).min(options.reserve_bytes());
         let shared_bytes = Arc::new(AtomicU64::new(bytes));
         let mut reserve = Self { bytes, shared_bytes, had: had.max(bytes).max(largest), recorded };
         match options.reserve {
@@ -91,7 +91,7 @@ impl Reserve {
 
     /// The largest size that it had, in blocks.
     pub(crate) fn had_blocks(&self) -> u32 {
-        u32::try_from(self.had / u64::from(BLOCK)).unwrap_or(u32::MAX)
+        u32::try_from(self.had / u64::from(BLOCK_BYTES)).unwrap_or(u32::MAX)
     }
 
     /// Whether it is so small that ordinary appends are refused until it is filled: a sixteenth
@@ -117,12 +117,12 @@ impl Reserve {
     /// The bytes of the segment that [`Reserve::lend`] would make.
     pub(crate) fn lends(&self) -> u64 {
         // Two more blocks, for a directory entry and the file itself.
-        self.bytes.saturating_sub(self.kept() + 2 * u64::from(BLOCK))
+        self.bytes.saturating_sub(self.kept() + 2 * u64::from(BLOCK_BYTES))
     }
 
     /// The bytes that stay for opening after a crash.
     fn kept(&self) -> u64 {
-        (self.had / 2).clamp(KEPT_LEAST, RESERVE_KEPT_MOST).next_multiple_of(u64::from(BLOCK))
+        (self.had / 2).clamp(KEPT_LEAST, RESERVE_KEPT_MOST).next_multiple_of(u64::from(BLOCK_BYTES))
     }
 
     /// Gives the file all of the reserve but the part that is kept. If another program takes the
@@ -131,7 +131,7 @@ impl Reserve {
         let (kept, lends) = (self.kept(), self.lends());
         let next = paths::temporary(RESERVE);
         let before = self.bytes;
-        let file = dir.open(RESERVE, Open::write())?;
+        let file = dir.open(RESERVE, OpenMode::write())?;
         file.set_len(lends)?;
         file.sync_data()?;
         self.set_bytes(lends);
@@ -159,7 +159,7 @@ impl Reserve {
         if self.lends() < bytes {
             return Ok(false);
         }
-        let bytes = bytes.next_multiple_of(u64::from(BLOCK)) + 2 * u64::from(BLOCK);
+        let bytes = bytes.next_multiple_of(u64::from(BLOCK_BYTES)) + 2 * u64::from(BLOCK_BYTES);
         self.shrink(dir, self.bytes.saturating_sub(bytes)).map(|()| true)
     }
 
@@ -172,7 +172,7 @@ impl Reserve {
     }
 
     fn shrink(&mut self, dir: &dyn Dir, bytes: u64) -> Result<()> {
-        let file = dir.open(RESERVE, Open::write())?;
+        let file = dir.open(RESERVE, OpenMode::write())?;
         file.set_len(bytes)?;
         self.set_bytes(bytes);
         Ok(file.sync_data()?)
@@ -182,11 +182,11 @@ impl Reserve {
         if self.bytes >= most {
             return Ok(());
         }
-        let file = match dir.open(RESERVE, Open::create()) {
+        let file = match dir.open(RESERVE, OpenMode::create()) {
             Err(cause) if cause.is_no_space() => return Ok(()),
             file => file?,
         };
-        let block = u64::from(BLOCK);
+        let block = u64::from(BLOCK_BYTES);
         let mut size = most;
         // Each attempt adds half as much as the one before.
         while size > self.bytes && size >= RESERVE_LEAST.min(most) {
@@ -220,7 +220,7 @@ impl Reserve {
 
 /// The size of a file, 0 when there is none.
 pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
-    match dir.open(name, Open::read()) {
+    match dir.open(name, OpenMode::read()) {
         Ok(file) => Ok(file.len()?),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(0),
         Err(cause) => Err(cause.into()),
@@ -260,19 +260,19 @@ pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc
         return Err(Error::Io(full));
     }
     // Two more blocks, for a directory entry and the file itself.
-    let rest = have.saturating_sub(room + 2 * u64::from(BLOCK)) / u64::from(BLOCK);
-    let file = dir.open(RESERVE, Open::write())?;
-    file.set_len(rest * u64::from(BLOCK))?;
+    let rest = have.saturating_sub(room + 2 * u64::from(BLOCK_BYTES)) / u64::from(BLOCK_BYTES);
+    let file = dir.open(RESERVE, OpenMode::write())?;
+    file.set_len(rest * u64::from(BLOCK_BYTES))?;
     file.sync_data()?;
     match new_file(dir, name, room) {
-        Err(Error::Io(cause)) if cause.is_no_space() && rest * u64::from(BLOCK) >= room => {
+        Err(Error::Io(cause)) if cause.is_no_space() && rest * u64::from(BLOCK_BYTES) >= room => {
             dir.rename(RESERVE, name)?;
             Ok(file)
         }
         Err(Error::Io(cause)) if cause.is_no_space() => {
             // Space that cannot be allocated again is missing until there is room.
             if file.preallocate(0, have).is_err() {
-                file.set_len(rest * u64::from(BLOCK))?;
+                file.set_len(rest * u64::from(BLOCK_BYTES))?;
             }
             Err(Error::Io(cause))
         }
@@ -281,7 +281,7 @@ pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc
 }
 
 fn new_file(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc<dyn File>> {
-    let file = dir.open(name, Open::create())?;
+    let file = dir.open(name, OpenMode::create())?;
     file.set_len(0)?;
     if let Err(cause) = file.preallocate(0, room) {
         drop(file);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::base::error::Result;
-use crate::format::{BLOCK, UnitHeader};
+use crate::format::{BLOCK_BYTES, UnitHeader};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_table::{Segment, SegmentTable};
 
@@ -62,7 +62,7 @@ fn first_unit_of(
     image.end_at(u64::from(end));
     let mut is_earlier = |offset: u32, read_ahead: bool| -> Result<Option<UnitHeader>> {
         let bytes = match read_ahead {
-            true => image.at(u64::from(offset), BLOCK as usize)?,
+            true => image.at(u64::from(offset), BLOCK_BYTES as usize)?,
             false => image.block(u64::from(offset))?,
         };
         let header = UnitHeader::parse(bytes, segment.salt, offset).ok();
@@ -77,7 +77,7 @@ fn first_unit_of(
             None => high = middle,
         }
     }
-    let mut at = low.checked_sub(1).map_or(BLOCK, |before| indexed[before]);
+    let mut at = low.checked_sub(1).map_or(BLOCK_BYTES, |before| indexed[before]);
     let mut after = segment.header.prev_seq;
     while at < end
         && let Some(header) = is_earlier(at, true)?

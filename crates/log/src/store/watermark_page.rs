@@ -31,7 +31,7 @@
 
 use std::sync::Arc;
 
-use esker_disk::{BLOCK, Dir, File, Open, read_full_at, write_all_at};
+use esker_disk::{BLOCK_BYTES, Dir, File, OpenMode, read_full_at, write_all_at};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -122,7 +122,7 @@ impl WatermarkPage {
     /// Opens the page for a session, and creates it where it is missing. The caller syncs the
     /// directory.
     pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
-        let file = dir.open(MARK, Open::create())?;
+        let file = dir.open(MARK, OpenMode::create())?;
         let slots: [Option<StoredWatermark>; PAGE_SLOTS] = std::array::from_fn(|slot| {
             read_slot(&*file, slot).ok().and_then(|read| read.ok().flatten())
         });
@@ -130,8 +130,8 @@ impl WatermarkPage {
             |slot: usize| slots[slot].filter(|stored| stored.log == log).map(|stored| stored.age());
         // The newest valid slot stays until a newer one is stored.
         let slot = usize::from(age(0) > age(1));
-        for missing in (file.len()? as usize / BLOCK)..PAGE_SLOTS {
-            write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
+        for missing in (file.len()? as usize / BLOCK_BYTES)..PAGE_SLOTS {
+            write_all_at(&*file, &[0; BLOCK_BYTES], (missing * BLOCK_BYTES) as u64)?;
         }
         Ok(Self { file, log, session, trim, stored: None, slot })
     }
@@ -187,9 +187,9 @@ impl WatermarkPage {
         };
         raw.crc = U32::new(raw.sum());
         // A whole block: the old one may be unreadable.
-        let mut block = [0; BLOCK];
+        let mut block = [0; BLOCK_BYTES];
         block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
-        write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
+        write_all_at(&*self.file, &block, (self.slot * BLOCK_BYTES) as u64)?;
         self.slot = (self.slot + 1) % PAGE_SLOTS;
         self.stored = Some(mark);
         Ok(())
@@ -200,7 +200,7 @@ type Slot = std::result::Result<Option<StoredWatermark>, ()>;
 
 fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_disk::Error> {
     let mut bytes = [0; size_of::<Raw>()];
-    let got = read_full_at(file, &mut bytes, (slot * BLOCK) as u64)?;
+    let got = read_full_at(file, &mut bytes, (slot * BLOCK_BYTES) as u64)?;
     Ok(Raw::parse(&bytes[..got]))
 }
 
@@ -224,7 +224,7 @@ impl PageReader {
 
     /// Opens the page without checking its log id.
     pub(crate) fn of_any_log(dir: &dyn Dir) -> Result<Option<Self>> {
-        match dir.open(MARK, Open::read()) {
+        match dir.open(MARK, OpenMode::read()) {
             Ok(file) => Ok(Some(Self { file, log: None })),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(cause) => Err(cause.into()),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
-use esker_disk::Open;
+use esker_disk::OpenMode;
 
 use crate::base::error::{Error, Result, Terminal};
 use crate::commit::committer::Committer;
@@ -125,7 +125,7 @@ impl WriteHalf {
             let unfooted = state.full && !state.footed;
             drop(state);
             if unfooted && segment.number() != newest.number() {
-                let file = self.dir.open(&segment.name(), Open::write())?;
+                let file = self.dir.open(&segment.name(), OpenMode::write())?;
                 end_segment(self, &*file, &segment)?;
             }
         }

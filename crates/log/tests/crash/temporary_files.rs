@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_disk::{Disk, Op, Open, write_all_at};
+use esker_disk::{Disk, Op, OpenMode, write_all_at};
 use esker_log::{Engine, Log, repair};
 use esker_testkit::{Call, HookedDisk};
 
@@ -97,7 +97,7 @@ fn temporary_file_of_a_probe_is_removed() {
     for sample in [closed(), killed()] {
         let disk = &sample.disk;
         let dir = disk.open_dir(Path::new(DIR)).unwrap();
-        let probe = dir.open(".esker-probe-4711-0", Open::create()).unwrap();
+        let probe = dir.open(".esker-probe-4711-0", OpenMode::create()).unwrap();
         write_all_at(&*probe, &[0xA5; 4096], 0).unwrap();
         dir.sync().unwrap();
         nothing_is_aside(&sample, disk).unwrap();
@@ -110,7 +110,7 @@ fn temporary_file_that_vanishes_does_not_stop_an_opening() {
     let sample = closed();
     let name = Path::new(DIR).join(".esker-probe-4711-0");
     let dir = sample.disk.open_dir(Path::new(DIR)).unwrap();
-    drop(dir.open(".esker-probe-4711-0", Open::create()).unwrap());
+    drop(dir.open(".esker-probe-4711-0", OpenMode::create()).unwrap());
     let disk = sample.disk.clone();
     let vanishes = move |call: &Call<'_>| {
         if call.op == Op::Unlink && call.path == name {

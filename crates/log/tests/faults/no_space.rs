@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_disk::{Disk, Open};
+use esker_disk::{Disk, OpenMode};
 use esker_log::component::Purpose;
 use esker_log::{Append, Error, Log, Policy, Retention, Seq, Sink};
 
@@ -153,7 +153,7 @@ fn space_reserved_by_a_dead_process_is_released() {
     drop(log);
     disk.power_on();
     let dir = disk.open_dir(Path::new(DIR)).unwrap();
-    let file = dir.open("00000000000000000009.seg", Open::create()).unwrap();
+    let file = dir.open("00000000000000000009.seg", OpenMode::create()).unwrap();
     file.preallocate(0, 10 * MIB).unwrap();
     drop((file, dir));
     disk.set_capacity(Some(disk.used()));

@@ -9,7 +9,7 @@ use esker_consensus::{
     SnapshotBounds,
 };
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
+use esker_disk::{Disk, Op, OpenMode, read_full_at, write_all_at};
 use esker_log::{OnCorruption, Policy, Seq};
 
 use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
@@ -99,11 +99,12 @@ fn damage(disk: &SimDisk, value: &[u8]) {
         let path = Path::new(DIR).join(name);
         let bytes = disk.contents(&path).unwrap();
         if let Some(at) = bytes.windows(value.len()).position(|window| window == value) {
-            let file = dir.open(name, Open::write()).unwrap();
+            let file = dir.open(name, OpenMode::write()).unwrap();
             let mut byte = [bytes[at] ^ 1];
             write_all_at(&*file, &byte, at as u64).unwrap();
             file.sync_data().unwrap();
-            read_full_at(&*dir.open(name, Open::read()).unwrap(), &mut byte, at as u64).unwrap();
+            read_full_at(&*dir.open(name, OpenMode::read()).unwrap(), &mut byte, at as u64)
+                .unwrap();
             assert_eq!(byte[0], bytes[at] ^ 1);
             return;
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_consensus::{Error, Mode, ReadOnlySnapshots, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotBounds};
 use esker_disk::sim::{Effect, Fault};
-use esker_disk::{BLOCK, Op};
+use esker_disk::{BLOCK_BYTES, Op};
 
 use crate::fixture::{DIR, LOW, MODES, log};
 use crate::snapshots::{Machine, commit, create, file, slots_of};
@@ -89,7 +89,7 @@ fn a_corrupt_newest_snapshot_is_reported_and_passed_over() {
     }
     sample.log.close().unwrap();
     let len = sample.disk.contents(&file(9)).unwrap().len() as u64;
-    for byte in [0, 30, 100, BLOCK as u64 + 30, BLOCK as u64 + 100, len - 1] {
+    for byte in [0, 30, 100, BLOCK_BYTES as u64 + 30, BLOCK_BYTES as u64 + 100, len - 1] {
         let disk = sample.disk.fork(byte);
         disk.flip_bit(&file(9), byte * 8).unwrap();
         let setting = crate::fixture::open_on(&disk, Mode::Durable, |_| {});
@@ -105,7 +105,7 @@ fn a_corrupt_newest_snapshot_is_reported_and_passed_over() {
             panic!("it says so: {:?}", latest.skipped())
         };
         // The one before cannot be read.
-        disk.make_unreadable(&file(6), BLOCK as u64).unwrap();
+        disk.make_unreadable(&file(6), BLOCK_BYTES as u64).unwrap();
         let latest = snapshots.latest().unwrap();
         assert_eq!((latest.slot(), latest.skipped().len()), (Slot(3), 2));
         disk.truncate(&file(3), 100).unwrap();

@@ -2,13 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_consensus::{Error, Mode, Slot};
-use esker_disk::BLOCK;
+use esker_disk::BLOCK_BYTES;
 
 use crate::fixture::{Setting, log, log_with};
 use crate::snapshots::{Machine, commit, create, file, slots_of};
 
 fn flip(setting: &Setting, at: u64) {
-    setting.disk.flip_bit(&file(at), (BLOCK as u64 + 40) * 8).unwrap();
+    setting.disk.flip_bit(&file(at), (BLOCK_BYTES as u64 + 40) * 8).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::io::Read;
 
 use esker_consensus::{Error, Mode, Slot};
-use esker_disk::BLOCK;
+use esker_disk::BLOCK_BYTES;
 
 use crate::fixture::{LOW, MODES, log};
 use crate::snapshots::{Machine, commit, create, file};
@@ -57,7 +57,7 @@ fn an_older_snapshot_is_used_only_with_the_entries_after_it() {
         create(&setting.log, 9).unwrap();
         create(&setting.log, 15).unwrap();
         setting.log.snapshots().truncate_through(Slot(truncated)).unwrap();
-        setting.disk.flip_bit(&file(15), (BLOCK as u64 + 50) * 8).unwrap();
+        setting.disk.flip_bit(&file(15), (BLOCK_BYTES as u64 + 50) * 8).unwrap();
         setting
     };
     let setting = damaged(9);

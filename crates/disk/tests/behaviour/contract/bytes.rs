@@ -1,23 +1,23 @@
 //! Written bytes can be read, where they were written and nowhere else.
 
-use esker_disk::{BLOCK, Open, Read, read_full_at, write_all_at};
+use esker_disk::{BLOCK_BYTES, OpenMode, Read, read_full_at, write_all_at};
 
 use crate::on_each::{self, ByPath};
 
 #[test]
 fn bytes_come_back_from_where_they_were_put() {
     on_each::disk(|disk, dir| {
-        let file = disk.open(&dir.join("a"), Open::create_new()).unwrap();
+        let file = disk.open(&dir.join("a"), OpenMode::create_new()).unwrap();
         write_all_at(&*file, b"first", 0).unwrap();
-        write_all_at(&*file, b"across a border", BLOCK as u64 - 3).unwrap();
+        write_all_at(&*file, b"across a border", BLOCK_BYTES as u64 - 3).unwrap();
         write_all_at(&*file, b"FI", 0).unwrap();
 
-        let mut buf = vec![9; 2 * BLOCK];
-        assert_eq!(read_full_at(&*file, &mut buf, 0).unwrap(), BLOCK + 12);
+        let mut buf = vec![9; 2 * BLOCK_BYTES];
+        assert_eq!(read_full_at(&*file, &mut buf, 0).unwrap(), BLOCK_BYTES + 12);
         assert_eq!(&buf[..5], b"FIrst");
-        assert!(buf[5..BLOCK - 3].iter().all(|byte| *byte == 0), "the gap reads as zeros");
-        assert_eq!(&buf[BLOCK - 3..BLOCK + 12], b"across a border");
-        assert!(buf[BLOCK + 12..].iter().all(|byte| *byte == 9), "nothing past the end");
+        assert!(buf[5..BLOCK_BYTES - 3].iter().all(|byte| *byte == 0), "the gap reads as zeros");
+        assert_eq!(&buf[BLOCK_BYTES - 3..BLOCK_BYTES + 12], b"across a border");
+        assert!(buf[BLOCK_BYTES + 12..].iter().all(|byte| *byte == 9), "nothing past the end");
     });
 }
 
@@ -29,7 +29,7 @@ fn each_of_many_reads_has_its_own_result() {
             let files: Vec<_> = (0..count)
                 .map(|n| {
                     let name = dir.join(format!("{count}-{n}"));
-                    let file = disk.open(&name, Open::create_new()).unwrap();
+                    let file = disk.open(&name, OpenMode::create_new()).unwrap();
                     write_all_at(&*file, &vec![n as u8; n], 10).unwrap();
                     file
                 })
@@ -55,8 +55,8 @@ fn each_of_many_reads_has_its_own_result() {
 #[test]
 fn two_handles_are_one_file() {
     on_each::disk(|disk, dir| {
-        let writer = disk.open(&dir.join("a"), Open::create()).unwrap();
-        let reader = disk.open(&dir.join("a"), Open::read()).unwrap();
+        let writer = disk.open(&dir.join("a"), OpenMode::create()).unwrap();
+        let reader = disk.open(&dir.join("a"), OpenMode::read()).unwrap();
         assert!(reader.is_empty().unwrap());
         write_all_at(&*writer, b"seen", 0).unwrap();
         let mut buf = [0; 4];
@@ -68,7 +68,7 @@ fn two_handles_are_one_file() {
 #[test]
 fn reads_past_the_end_return_nothing() {
     on_each::disk(|disk, dir| {
-        let file = disk.open(&dir.join("a"), Open::create()).unwrap();
+        let file = disk.open(&dir.join("a"), OpenMode::create()).unwrap();
         write_all_at(&*file, b"abc", 0).unwrap();
         let mut buf = [0; 8];
         assert_eq!(file.read_at(&mut buf, 3).unwrap(), 0);
@@ -81,10 +81,10 @@ fn reads_past_the_end_return_nothing() {
 fn an_unlinked_file_lives_while_it_is_open() {
     on_each::disk(|disk, dir| {
         let path = dir.join("a");
-        let file = disk.open(&path, Open::create()).unwrap();
+        let file = disk.open(&path, OpenMode::create()).unwrap();
         write_all_at(&*file, b"still here", 0).unwrap();
         disk.unlink(&path).unwrap();
-        let new = disk.open(&path, Open::create_new()).unwrap();
+        let new = disk.open(&path, OpenMode::create_new()).unwrap();
         let mut buf = [0; 10];
         assert_eq!(read_full_at(&*file, &mut buf, 0).unwrap(), 10);
         assert_eq!(&buf, b"still here");

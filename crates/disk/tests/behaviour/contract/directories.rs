@@ -7,17 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_disk::{Dir, Disk, Op, Open, Refusal, StdDisk, read_full_at, write_all_at};
+use esker_disk::{Dir, Disk, Op, OpenMode, Refusal, StdDisk, read_full_at, write_all_at};
 
 use crate::on_each;
 
 fn put(dir: &dyn Dir, name: &str, bytes: &[u8]) {
-    let file = dir.open(name, Open::create()).unwrap();
+    let file = dir.open(name, OpenMode::create()).unwrap();
     write_all_at(&*file, bytes, 0).unwrap();
 }
 
 fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
-    let file = dir.open(name, Open::read()).unwrap();
+    let file = dir.open(name, OpenMode::read()).unwrap();
     let mut bytes = vec![0; file.len().unwrap() as usize];
     read_full_at(&*file, &mut bytes, 0).unwrap();
     bytes
@@ -80,7 +80,7 @@ fn a_directory_that_lost_its_name_takes_nothing_in() {
         let gone = disk.create_dir(&root.join("a")).unwrap();
         disk.create_dir(&root.join("b")).unwrap();
         above.rename("b", "a").unwrap();
-        assert_eq!(gone.open("x", Open::create()).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(gone.open("x", OpenMode::create()).unwrap_err().kind(), ErrorKind::NotFound);
         assert!(gone.list().unwrap().is_empty());
         assert!(disk.open_dir(&root.join("a")).unwrap().list().unwrap().is_empty());
     });
@@ -94,7 +94,7 @@ fn a_name_is_one_component() {
         dir.create_dir("d").unwrap();
         for name in ["", ".", "..", "/", "d/a", "../a", "/a", "a/", "a\0b"] {
             let errors = [
-                (Op::Open, dir.open(name, Open::create()).unwrap_err()),
+                (Op::Open, dir.open(name, OpenMode::create()).unwrap_err()),
                 (Op::Rename, dir.rename(name, "b").unwrap_err()),
                 (Op::Rename, dir.rename("a", name).unwrap_err()),
                 (Op::Exchange, dir.exchange(name, "a").unwrap_err()),
@@ -118,7 +118,7 @@ fn an_exchange_gives_each_the_other_s_name() {
         let dir = disk.open_dir(root).unwrap();
         put(&*dir, "a", b"first");
         put(&*dir, "b", b"second");
-        let open = dir.open("a", Open::read()).unwrap();
+        let open = dir.open("a", OpenMode::read()).unwrap();
         match dir.exchange("a", "b") {
             Err(error) if error.refusal() == Some(Refusal::Exchange) => {
                 return on_each::skip(disk, root, "an exchange");
@@ -153,7 +153,7 @@ fn only_an_empty_directory_is_removed() {
         gone.unlink("file").unwrap();
         dir.remove_dir("d").unwrap();
         assert_eq!(dir.list().unwrap(), [""; 0]);
-        assert!(gone.open("file", Open::create_new()).is_err());
+        assert!(gone.open("file", OpenMode::create_new()).is_err());
         put(&*dir.create_dir("d").unwrap(), "file", b"b");
         assert_eq!(get(&*dir.open_dir("d").unwrap(), "file"), b"b");
     });
@@ -165,7 +165,7 @@ fn a_directory_is_no_file_and_a_file_no_directory() {
         let dir = disk.open_dir(root).unwrap();
         put(&*dir, "file", b"");
         dir.create_dir("d").unwrap();
-        for how in [Open::read(), Open::write(), Open::create()] {
+        for how in [OpenMode::read(), OpenMode::write(), OpenMode::create()] {
             assert_eq!(dir.open("d", how).unwrap_err().kind(), ErrorKind::IsADirectory);
         }
         assert_eq!(dir.unlink("d").unwrap_err().kind(), ErrorKind::IsADirectory);
@@ -178,7 +178,7 @@ fn a_directory_is_no_file_and_a_file_no_directory() {
 
 /// Opens a name in another thread, which a FIFO would hold for ever.
 #[cfg(unix)]
-fn in_time(dir: &Arc<dyn Dir>, name: &'static str, how: Open) -> esker_disk::Error {
+fn in_time(dir: &Arc<dyn Dir>, name: &'static str, how: OpenMode) -> esker_disk::Error {
     let (dir, (send, receive)) = (Arc::clone(dir), std::sync::mpsc::channel());
     std::thread::spawn(move || send.send(dir.open(name, how).map(drop)));
     let opened = receive.recv_timeout(std::time::Duration::from_secs(20));
@@ -214,8 +214,8 @@ fn special_files_are_refused_without_blocking() {
             ("fifo", "a FIFO"),
             ("socket", "a socket"),
         ] {
-            let direct = Open::read().direct(cfg!(target_os = "linux"));
-            for how in [Open::read(), Open::write(), Open::create(), direct] {
+            let direct = OpenMode::read().direct(cfg!(target_os = "linux"));
+            for how in [OpenMode::read(), OpenMode::write(), OpenMode::create(), direct] {
                 let error = in_time(&dir, name, how);
                 assert_eq!(error.refusal(), Some(Refusal::NotAFile { found }), "{name}: {error}");
                 assert_eq!((error.op(), error.path()), (Op::Open, at(name)));
@@ -232,7 +232,7 @@ fn special_files_are_refused_without_blocking() {
         assert_eq!(get(&*through, "elsewhere"), b"mine");
     }
     let Ok(dev) = StdDisk::new().open_dir(Path::new("/dev")) else { return };
-    let error = in_time(&dev, "null", Open::write());
+    let error = in_time(&dev, "null", OpenMode::write());
     assert_eq!(error.refusal(), Some(Refusal::NotAFile { found: "a device" }));
 }
 
@@ -243,7 +243,7 @@ fn a_moved_directory_of_the_simulated_disk_keeps_what_was_synced_in_it() {
         let dir = disk.create_dir(Path::new("/log")).unwrap();
         disk.mv(Path::new("/log"), Path::new("/moved")).unwrap();
         put(&*dir, "a", b"1");
-        dir.open("a", Open::write()).unwrap().sync_data().unwrap();
+        dir.open("a", OpenMode::write()).unwrap().sync_data().unwrap();
         dir.sync().unwrap();
         put(&*dir, "b", b"never synced");
         if moved_stays {

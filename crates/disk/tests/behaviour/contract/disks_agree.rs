@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::{Persist, Sector, SimDisk, SimOptions};
-use esker_disk::{BLOCK, Disk, File, Open, Result, StdDisk, read_full_at, write_all_at};
+use esker_disk::{BLOCK_BYTES, Disk, File, OpenMode, Result, StdDisk, read_full_at, write_all_at};
 use proptest::prelude::*;
 
 use crate::by_path::ByPath;
@@ -25,8 +25,8 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     let file = 0..3_u8;
-    let at = prop_oneof![0..20_000_u64, (0..5_u64).prop_map(|block| block * BLOCK as u64)];
-    let len = prop_oneof![1..9_000_usize, (1..3_usize).prop_map(|blocks| blocks * BLOCK)];
+    let at = prop_oneof![0..20_000_u64, (0..5_u64).prop_map(|block| block * BLOCK_BYTES as u64)];
+    let len = prop_oneof![1..9_000_usize, (1..3_usize).prop_map(|blocks| blocks * BLOCK_BYTES)];
     prop_oneof![
         2 => (file.clone(), any::<bool>()).prop_map(|(f, new)| Step::Open(f, new)),
         8 => (file.clone(), at.clone(), len, 1..255_u8)
@@ -57,7 +57,7 @@ impl Side<'_> {
         let on = |name: u8| self.open[usize::from(name)].clone();
         match *step {
             Step::Open(name, new) => {
-                let how = if new { Open::create_new() } else { Open::create() };
+                let how = if new { OpenMode::create_new() } else { OpenMode::create() };
                 let file = self.disk.open(&path(name), how)?;
                 self.open[usize::from(name)] = Some(file);
             }
@@ -87,7 +87,7 @@ impl Side<'_> {
         };
         let mut all = Vec::new();
         for name in self.disk.list(self.dir).unwrap() {
-            let file = self.disk.open(&self.dir.join(&name), Open::read()).unwrap();
+            let file = self.disk.open(&self.dir.join(&name), OpenMode::read()).unwrap();
             all.push((name, read(file)));
         }
         all.extend(self.open.iter().flatten().map(|f| ("open".to_owned(), read(f.clone()))));

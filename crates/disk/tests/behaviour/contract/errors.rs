@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_disk::{BLOCK, Disk, Op, Open, write_all_at};
+use esker_disk::{BLOCK_BYTES, Disk, Op, OpenMode, write_all_at};
 
 use crate::on_each::{self, ByPath};
 
@@ -18,19 +18,19 @@ const EINVAL: i32 = 22;
 fn missing_existing_and_read_only() {
     on_each::disk(|disk, dir| {
         let (a, b) = (dir.join("a"), dir.join("b"));
-        let error = disk.open(&a, Open::write()).unwrap_err();
+        let error = disk.open(&a, OpenMode::write()).unwrap_err();
         assert_eq!((error.op(), error.kind()), (Op::Open, ErrorKind::NotFound));
         assert_eq!((error.os_code(), error.path()), (Some(ENOENT), a.clone()));
         assert_eq!(
-            disk.open(&dir.join("no/a"), Open::create()).unwrap_err().os_code(),
+            disk.open(&dir.join("no/a"), OpenMode::create()).unwrap_err().os_code(),
             Some(ENOENT)
         );
 
-        let _made = disk.open(&a, Open::create_new()).unwrap();
-        let error = disk.open(&a, Open::create_new()).unwrap_err();
+        let _made = disk.open(&a, OpenMode::create_new()).unwrap();
+        let error = disk.open(&a, OpenMode::create_new()).unwrap_err();
         assert_eq!((error.kind(), error.os_code()), (ErrorKind::AlreadyExists, Some(EEXIST)));
 
-        let reader = disk.open(&a, Open::read()).unwrap();
+        let reader = disk.open(&a, OpenMode::read()).unwrap();
         let error = write_all_at(&*reader, b"x", 7).unwrap_err();
         assert_eq!(
             (error.op(), error.os_code(), error.offset()),
@@ -59,9 +59,9 @@ fn a_direct_call_that_is_not_aligned() {
         if !disk.facts(dir).unwrap().direct {
             return on_each::skip(disk, dir, "alignment of direct calls");
         }
-        let file = disk.open(&dir.join("a"), Open::create().direct(true)).unwrap();
+        let file = disk.open(&dir.join("a"), OpenMode::create().direct(true)).unwrap();
         let mut buf = on_each::blocks(2, 1);
-        for (range, offset) in [(0..BLOCK, 512), (0..512, 0), (8..8 + BLOCK, 0)] {
+        for (range, offset) in [(0..BLOCK_BYTES, 512), (0..512, 0), (8..8 + BLOCK_BYTES, 0)] {
             let error = file.write_at(&buf[range.clone()], offset).unwrap_err();
             assert_eq!((error.op(), error.kind()), (Op::Write, ErrorKind::InvalidInput));
             let error = file.read_at(&mut buf[range], offset).unwrap_err();
@@ -76,7 +76,7 @@ fn a_file_system_that_refuses_direct_io() {
     let refuses = SimDisk::with(esker_disk::sim::SimOptions::new(1).direct(false).dsync(false));
     let facts = refuses.facts(Path::new("/")).unwrap();
     assert!(!facts.direct && !facts.dsync);
-    for how in [Open::create().direct(true), Open::create().dsync(true)] {
+    for how in [OpenMode::create().direct(true), OpenMode::create().dsync(true)] {
         let error = refuses.open(Path::new("a"), how).unwrap_err();
         assert_eq!((error.kind(), error.os_code()), (ErrorKind::InvalidInput, Some(EINVAL)));
     }
@@ -89,11 +89,11 @@ fn an_injected_error_on_every_operation() {
     for (effect, code) in [(Effect::Io, EIO), (Effect::Os(13), 13)] {
         for op in [Op::Open, Op::Read, Op::Write, Op::Sync, Op::Size, Op::Rename, Op::Unlink] {
             let disk = SimDisk::new(1);
-            let file = disk.open(path, Open::create()).unwrap();
+            let file = disk.open(path, OpenMode::create()).unwrap();
             write_all_at(&*file, b"x", 0).unwrap();
             disk.inject(Fault::on(op, effect.clone()));
             let done = match op {
-                Op::Open => disk.open(path, Open::read()).map(drop),
+                Op::Open => disk.open(path, OpenMode::read()).map(drop),
                 Op::Read => file.read_at(&mut [0], 0).map(drop),
                 Op::Write => file.write_at(b"y", 0).map(drop),
                 Op::Sync => file.sync_data(),

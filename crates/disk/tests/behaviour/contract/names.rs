@@ -3,18 +3,18 @@
 
 use std::io::ErrorKind;
 
-use esker_disk::{Disk, Open, read_full_at, write_all_at};
+use esker_disk::{Disk, OpenMode, read_full_at, write_all_at};
 use std::path::Path;
 
 use crate::on_each::{self, ByPath};
 
 fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) {
-    let file = disk.open(path, Open::create_new()).unwrap();
+    let file = disk.open(path, OpenMode::create_new()).unwrap();
     write_all_at(&*file, bytes, 0).unwrap();
 }
 
 fn get(disk: &dyn Disk, path: &Path) -> Vec<u8> {
-    let file = disk.open(path, Open::read()).unwrap();
+    let file = disk.open(path, OpenMode::read()).unwrap();
     let mut buf = vec![0; file.len().unwrap() as usize];
     read_full_at(&*file, &mut buf, 0).unwrap();
     buf

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_disk::{Disk, Open, write_all_at};
+use esker_disk::{Disk, OpenMode, write_all_at};
 
 use crate::by_path::ByPath;
 
@@ -16,7 +16,7 @@ fn ends() -> [fn(&SimDisk); 2] {
 fn while_the_power_is_off_everything_fails() {
     for end in ends() {
         let disk = SimDisk::new(1);
-        let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+        let file = disk.open(Path::new("/a"), OpenMode::create()).unwrap();
         let lock = disk.lock(Path::new("/")).unwrap();
         let dir = disk.open_dir(Path::new("/")).unwrap();
         end(&disk);
@@ -29,14 +29,14 @@ fn while_the_power_is_off_everything_fails() {
             file.len().unwrap_err(),
             file.set_len(1).unwrap_err(),
             file.preallocate(0, 1).unwrap_err(),
-            disk.open(path, Open::create()).unwrap_err(),
+            disk.open(path, OpenMode::create()).unwrap_err(),
             disk.create_dir(path).unwrap_err(),
             disk.rename(path, path).unwrap_err(),
             disk.unlink(path).unwrap_err(),
             disk.sync_dir(path).unwrap_err(),
             disk.list(path).unwrap_err(),
             disk.open_dir(path).unwrap_err(),
-            dir.open("a", Open::create()).unwrap_err(),
+            dir.open("a", OpenMode::create()).unwrap_err(),
             dir.rename("a", "b").unwrap_err(),
             dir.exchange("a", "a").unwrap_err(),
             dir.unlink("a").unwrap_err(),
@@ -58,7 +58,7 @@ fn while_the_power_is_off_everything_fails() {
 fn locks_are_free_and_old_handles_fail_after_a_power_cut() {
     for end in ends() {
         let disk = SimDisk::new(1);
-        let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+        let file = disk.open(Path::new("/a"), OpenMode::create()).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
         let old = disk.lock(Path::new("/")).unwrap();
         end(&disk);
@@ -74,10 +74,10 @@ fn locks_are_free_and_old_handles_fail_after_a_power_cut() {
 #[test]
 fn dropping_an_old_handle_closes_no_new_one() {
     let disk = SimDisk::new(1);
-    let old = disk.open(Path::new("/a"), Open::create()).unwrap();
+    let old = disk.open(Path::new("/a"), OpenMode::create()).unwrap();
     disk.kill();
     disk.power_on();
-    let new = disk.open(Path::new("/a"), Open::write()).unwrap();
+    let new = disk.open(Path::new("/a"), OpenMode::write()).unwrap();
     disk.unlink(Path::new("/a")).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
     drop(old);
@@ -90,12 +90,12 @@ fn disk_handle_of_a_dead_process_fails() {
     for end in ends() {
         let machine = SimDisk::new(1);
         let old = machine.process();
-        old.open(Path::new("/a"), Open::create()).unwrap();
+        old.open(Path::new("/a"), OpenMode::create()).unwrap();
         end(&machine);
         machine.power_on();
-        let late = old.open(Path::new("/late"), Open::create()).unwrap_err();
+        let late = old.open(Path::new("/late"), OpenMode::create()).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::BrokenPipe);
-        machine.process().open(Path::new("/new"), Open::create()).unwrap();
+        machine.process().open(Path::new("/new"), OpenMode::create()).unwrap();
         assert!(!machine.files(Path::new("/")).unwrap().contains(&"late".to_owned()));
     }
 }
@@ -103,7 +103,7 @@ fn disk_handle_of_a_dead_process_fails() {
 #[test]
 fn a_kill_keeps_what_was_written_and_a_later_power_cut_does_not() {
     let disk = SimDisk::new(1);
-    let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+    let file = disk.open(Path::new("/a"), OpenMode::create()).unwrap();
     disk.sync_dir(Path::new("/")).unwrap();
     write_all_at(&*file, b"cached", 0).unwrap();
     disk.kill_at(CutPoint::During(disk.operations()));

@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use esker_disk::sim::{Persist, Replay, SimDisk, seed_from_env};
-use esker_disk::{Disk, Open, write_all_at};
+use esker_disk::{Disk, OpenMode, write_all_at};
 
 use crate::by_path::ByPath;
 
 fn create(disk: &SimDisk, path: &str, byte: u8) {
-    let file = disk.open(Path::new(path), Open::create_new()).unwrap();
+    let file = disk.open(Path::new(path), OpenMode::create_new()).unwrap();
     write_all_at(&*file, &[byte], 0).unwrap();
     file.sync_data().unwrap();
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use esker_disk::sim::{Effect, Fault, Persist, Replay, Sector, SimDisk, SimOptions, seed_from_env};
-use esker_disk::{BLOCK, Op, Open, Result};
+use esker_disk::{BLOCK_BYTES, Op, OpenMode, Result};
 
 use crate::by_path::ByPath;
 
@@ -31,15 +31,15 @@ fn run(seed: u64) -> (Vec<String>, u64, SimDisk) {
 }
 
 fn one(disk: &SimDisk, path: &Path, step: u8) -> Result<usize> {
-    let file = disk.open(path, Open::create())?;
-    file.write_at(&[step; 2 * BLOCK], u64::from(step) * 700)?;
+    let file = disk.open(path, OpenMode::create())?;
+    file.write_at(&[step; 2 * BLOCK_BYTES], u64::from(step) * 700)?;
     match step % 4 {
         0 => file.sync_data()?,
         1 => disk.sync_dir(Path::new("/"))?,
         2 => disk.rename(path, Path::new("/moved"))?,
         _ => file.set_len(u64::from(step) * 500)?,
     }
-    file.read_at(&mut [0; BLOCK], 0)
+    file.read_at(&mut [0; BLOCK_BYTES], 0)
 }
 
 #[test]

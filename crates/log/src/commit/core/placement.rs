@@ -13,7 +13,7 @@ use crate::base::position::{Position, Seq};
 use crate::base::purpose::Purpose;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
+use crate::format::{BLOCK_BYTES, IndexEntry, Salt, UNIT_MAX, block_up};
 use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
 
 impl Core {
@@ -61,7 +61,7 @@ impl Core {
     /// append. The [`Core::place_prepared`] calls must follow under the same lock.
     pub(crate) fn prepare_batch(&mut self, stored: u64) -> Result<(), Refusal> {
         self.refuse_if_terminal()?;
-        let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
+        let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK_BYTES);
         if stored > limit {
             return Err(Error::BatchTooLarge { size: stored, limit }.into());
         }
@@ -190,7 +190,7 @@ impl Core {
     fn frontier_in(&self, next: PreallocatedSegment, base: u64) -> Frontier {
         let PreallocatedSegment { segment, limit, full, internal } = next;
         let salt = Salt::new(self.log, segment);
-        let (offset, records, lent_until) = (BLOCK, 0, 0);
+        let (offset, records, lent_until) = (BLOCK_BYTES, 0, 0);
         // The share of deletes is one for all segments made from the reserve.
         let frontier = self.frontier;
         let lent = if internal && frontier.internal { frontier.lent } else { 0 };

@@ -9,7 +9,7 @@
 //! does not occupy a whole segment.
 
 use super::{Core, Frontier, Need, PreallocatedSegment, SpaceDemand};
-use crate::format::{BLOCK, block_up};
+use crate::format::{BLOCK_BYTES, block_up};
 
 /// The segment that a unit fits in: the current one, the next one, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Core {
         }
         match self.next {
             Some(next)
-                if BLOCK.saturating_add(need.bytes) <= next.limit
+                if BLOCK_BYTES.saturating_add(need.bytes) <= next.limit
                     && need.may_use(next.internal) =>
             {
                 Fit::Next
@@ -49,7 +49,7 @@ impl Core {
     /// Whether the segment is too full for a unit of this size, however much is preallocated.
     fn ends(&self, offset: u32, need: Need) -> bool {
         let here = &self.frontier;
-        offset > BLOCK
+        offset > BLOCK_BYTES
             && (here.records >= self.limits.segment_records
                 || offset.saturating_add(need.bytes) > here.full)
     }
@@ -66,7 +66,7 @@ impl Core {
         {
             return Some(SpaceDemand::Release);
         }
-        let least = BLOCK.saturating_add(need.bytes);
+        let least = BLOCK_BYTES.saturating_add(need.bytes);
         // Never the segment in use once there is a next one: a smaller record may go there while
         // this one is extended, and then it gets its footer, or leaves the log.
         if let Some(next) = self.next {
@@ -91,11 +91,11 @@ impl Core {
             return None;
         }
         if here.limit < here.full {
-            let least = here.limit + BLOCK;
+            let least = here.limit + BLOCK_BYTES;
             return Some(extension(segment, here.limit, here.full, least));
         }
         let best = self.limits.segment;
-        Some(SpaceDemand::Make { segment: segment + 1, least: 2 * BLOCK, best })
+        Some(SpaceDemand::Make { segment: segment + 1, least: 2 * BLOCK_BYTES, best })
     }
 
     /// Records that a segment is preallocated up to this offset.
@@ -143,8 +143,8 @@ impl Core {
         let (_, offset) = self.frontier();
         let Frontier { limit, lent, internal, .. } = self.frontier;
         let here = Some((limit, offset, lent)).filter(|_| internal);
-        let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK, 0));
-        let segments = [here, next, Some((lends, BLOCK, 0))];
+        let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK_BYTES, 0));
+        let segments = [here, next, Some((lends, BLOCK_BYTES, 0))];
         let (mut room, mut deletes) = (0, 0);
         for (limit, from, lent) in segments.into_iter().flatten() {
             room += u64::from(limit.saturating_sub(from));

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::cached_chunk::{CHUNK_BYTES, Chunk, ChunkId, Content};
 use super::rereads::Rereads;
 use super::throttle::Throttle;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::read::batch::Memory;
 use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
@@ -132,7 +132,7 @@ impl State {
         for _ in 0..CHUNKS_AHEAD {
             if offset >= end {
                 let Some(next) = log.segments().after(segment.number()) else { break };
-                (segment, offset) = (next, BLOCK);
+                (segment, offset) = (next, BLOCK_BYTES);
                 end = log.segments().readable(&segment, log.limit().0);
             }
             // Bytes that the tail cache holds need not be read.

@@ -4,11 +4,11 @@ use esker_disk::{AlignedBuf, HugePages};
 use parking_lot::Mutex;
 
 use super::cached_chunk::CHUNK_BYTES;
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 
 /// The memory of one chunk in a slab. A chunk of one unit may be a little longer than
 /// [`CHUNK_BYTES`], and two units of that size have no room in a huge page.
-const SLAB_CHUNK_BYTES: usize = (4 << 20) / 3 / BLOCK as usize * BLOCK as usize;
+const SLAB_CHUNK_BYTES: usize = (4 << 20) / 3 / BLOCK_BYTES as usize * BLOCK_BYTES as usize;
 /// Chunks that share the two huge pages of a slab.
 const IN_SLAB: usize = 3;
 

@@ -44,7 +44,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::base::error::Result;
 use crate::format::decode::check_unit;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, UnitHeader};
+use crate::format::{BLOCK_BYTES, UnitHeader};
 use crate::read::batch::Memory;
 use crate::read::cursor::read_units;
 use crate::read::read_counts::ReadCounts;
@@ -280,7 +280,7 @@ fn read(
 ) -> Option<(AlignedBuf, u32)> {
     let len = (range.end - range.start) as usize;
     let mut buffer = memory.take(len);
-    let wanted = &mut buffer[..len.next_multiple_of(BLOCK as usize)];
+    let wanted = &mut buffer[..len.next_multiple_of(BLOCK_BYTES as usize)];
     let got = read_full_at(&*segment.reader, wanted, u64::from(range.start)).ok()?.min(len);
     if most > range.end
         && let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, range.start)

@@ -185,7 +185,7 @@ mod tests {
         };
         for header in [first, last] {
             let name = paths::segment(header.segment);
-            let file = dir.open(&name, esker_disk::Open::create()).unwrap();
+            let file = dir.open(&name, esker_disk::OpenMode::create()).unwrap();
             write_all_at(&*file, &header.to_block().0, 0).unwrap();
         }
         let repaired = repair(&path, ReadOptions::default()).unwrap();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, write_all_at};
 
 use super::report::QuarantinedRange;
 use crate::base::error::{Error, Result, corruption_at};
@@ -13,7 +13,7 @@ use crate::base::options::OnCorruption;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::format::decode::check_unit;
-use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
+use crate::format::{BLOCK_BYTES, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::recovery::outcome::ReadProgress;
 use crate::recovery::scan::{Classified, Examined, Reading, SegmentRange, ValidRun, cut_off, scan};
 use crate::recovery::{Packing, Rewriter, room_for};
@@ -114,7 +114,7 @@ fn add_lost_end(found: &mut Classified) {
     {
         let from = newest.ranges_end();
         let decode_error = crate::format::DecodeError::Blank;
-        let to = newest.written_to.max(from + BLOCK);
+        let to = newest.written_to.max(from + BLOCK_BYTES);
         newest.ranges.push(SegmentRange::Corrupt { from, to, after: last, decode_error });
     }
 }
@@ -132,13 +132,13 @@ fn rebuild(
     let salt = Salt::new(manifest.log, segment.number);
     let name = segment.name();
     let temporary = paths::temporary(&name);
-    let new = dir.open(&temporary, Open::create())?;
+    let new = dir.open(&temporary, OpenMode::create())?;
     new.set_len(0)?;
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
     let mut rewrite = Rewrite { dir, segment, salt, new, lost: Vec::new() };
     if segment.valid_header().is_none() {
-        rewrite.quarantine(0..BLOCK, segment.prev_seq, segment.prev_seq)?;
+        rewrite.quarantine(0..BLOCK_BYTES, segment.prev_seq, segment.prev_seq)?;
     }
     let mut image = segment.file.clone().map(SegmentReader::new).transpose()?;
     let mut session = header.session;
@@ -299,7 +299,7 @@ fn keep(
     for name in names.take(taken.len() + 1) {
         if taken.contains(&name) {
             // A repair that found the disk full, or was ended by a crash, has copied them already.
-            let earlier = quarantine.open(&name, Open::read())?;
+            let earlier = quarantine.open(&name, OpenMode::read())?;
             if !is_copy_of(&earlier, file, offset, bytes)? {
                 continue;
             }
@@ -307,7 +307,7 @@ fn keep(
             quarantine.sync()?;
         } else {
             let temporary = paths::temporary(&name);
-            let kept = quarantine.open(&temporary, Open::create())?;
+            let kept = quarantine.open(&temporary, OpenMode::create())?;
             kept.set_len(0)?;
             let mut image = SegmentReader::new(Arc::clone(file))?;
             for at in (0..bytes).step_by(COPY_BYTES_MAX) {
@@ -362,7 +362,7 @@ fn truncate(
     let last = kept.last().map_or(corrupt.prev_seq, |unit| unit.header.last_seq);
     let cut = match kept.last() {
         Some(unit) => unit.end(),
-        None if corrupt.valid_header().is_some() => BLOCK,
+        None if corrupt.valid_header().is_some() => BLOCK_BYTES,
         None => 0,
     };
     for segment in found.segments[first..].iter().chain(&found.dead) {
@@ -418,7 +418,7 @@ pub(super) fn store_watermark(
 ) -> Result<()> {
     let found = scan_all(dir, manifest, None, progress)?;
     for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
-        dir.open(&segment.name(), Open::write())?.sync_data()?;
+        dir.open(&segment.name(), OpenMode::write())?.sync_data()?;
     }
     if let Some(newest) = found.segments.last() {
         let position = newest.base + u64::from(newest.ranges_end());
@@ -452,7 +452,7 @@ fn rewrite_units(
 
 /// Writes bytes at the start of a block and zeros to the rest of it.
 fn write_aligned(file: &dyn File, bytes: &[u8], offset: u32) -> Result<()> {
-    let mut block = AlignedBuf::new(BLOCK as usize);
+    let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
     block[..bytes.len()].copy_from_slice(bytes);
     Ok(write_all_at(file, &block, u64::from(offset))?)
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, read_full_at};
 
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, LogId, Salt, SegmentHeader};
 use crate::recovery::scan::{Examined, find_footer, known_start, read_segment_header};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
@@ -163,7 +163,7 @@ fn take_segments(
         // Units may be of later sessions than the header of their segment. They exceed the newest
         // segment's session at most by the openings after clean closes, which the watermark page
         // knows.
-        orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, _| {
+        orphan_units(file, salt, BLOCK_BYTES, None, &ReadErrors::default(), |orphan, _| {
             has_units = true;
             last_here = orphan.header.last_seq.max(last_here);
             manifest.session = manifest.session.max(orphan.header.session);
@@ -197,8 +197,8 @@ fn files(dir: &dyn Dir) -> Result<(Files, Option<LogId>)> {
     let mut log = None;
     for name in dir.list()? {
         let Name::Segment(number) = paths::classify(&name) else { continue };
-        let file = dir.open(&name, Open::read())?;
-        let mut block = AlignedBuf::new(BLOCK as usize);
+        let file = dir.open(&name, OpenMode::read())?;
+        let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
         let got = read_full_at(&*file, &mut block, 0)?;
         let of = SegmentHeader::log_of(&block[..got], number);
         let header = of.and_then(|of| SegmentHeader::parse(&block[..got], of, number).ok());

@@ -11,7 +11,7 @@ use esker_disk::planted::{Bug, is_planted};
 
 use super::examined::{AfterUnits, Contents, Examined, SegmentRange};
 use crate::base::error::{Corruption, corruption_of};
-use crate::format::{BLOCK, DecodeError, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, SegmentHeader};
 use crate::recovery::outcome::TruncatedTail;
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
@@ -91,7 +91,7 @@ pub(super) fn classify(manifest: Manifest, contents: Contents) -> Classified {
         }
         for segment in lost {
             segments.push(Examined { base: reached, prev_seq: last, ..segment });
-            reached += u64::from(BLOCK);
+            reached += u64::from(BLOCK_BYTES);
         }
     }
     Classified { manifest, segments, dead, durable_bound, last, clean_lies, is_front_missing }
@@ -108,7 +108,7 @@ fn add_lost_front(segments: &mut Vec<Examined>, manifest: &Manifest) -> bool {
         // It names no preceding segment.
         first.header_error = Some(FRONT_MISSING.into());
     }
-    let (from, to) = (BLOCK, 2 * BLOCK);
+    let (from, to) = (BLOCK_BYTES, 2 * BLOCK_BYTES);
     let after = manifest.trim_seq;
     let path = first.path.with_file_name(paths::segment(manifest.trim_segment));
     let gap = Examined {
@@ -219,7 +219,7 @@ impl Classified {
         Some(TruncatedTail {
             file: newest.path.clone(),
             offset: u64::from(end),
-            bytes: bytes.max(u64::from(BLOCK)),
+            bytes: bytes.max(u64::from(BLOCK_BYTES)),
             what: decode_error.to_string(),
         })
     }

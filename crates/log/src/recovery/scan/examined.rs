@@ -8,7 +8,7 @@ use esker_disk::File;
 use crate::base::error::{Result, corruption_at};
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, DecodeError, IndexEntry, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, IndexEntry, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::End;
 use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
@@ -291,7 +291,7 @@ impl Examined {
             SegmentRange::Valid(run) => Some(run.last.end()),
             SegmentRange::Corrupt { .. } => None,
         });
-        valid.last().unwrap_or(BLOCK)
+        valid.last().unwrap_or(BLOCK_BYTES)
     }
 
     /// The offset after the last piece.
@@ -300,7 +300,7 @@ impl Examined {
             (Some(SegmentRange::Valid(run)), _) => run.last.end(),
             (Some(SegmentRange::Corrupt { to, .. }), _) => *to,
             (None, RetainedState::Footer(state)) => state.end,
-            (None, _) => BLOCK,
+            (None, _) => BLOCK_BYTES,
         }
     }
 
@@ -331,10 +331,10 @@ impl Examined {
         }
         let wanted = match known_base.checked_sub(self.base) {
             Some(end) if known_base > base => end.min(u64::from(SEGMENT_MAX)) as u32,
-            _ => self.written_to.min(SEGMENT_MAX / 2).max(from + BLOCK),
+            _ => self.written_to.min(SEGMENT_MAX / 2).max(from + BLOCK_BYTES),
         };
         // A segment of which nothing is known gets a block for its own gap, if there is one left.
-        let own = if is_unknown && from + BLOCK <= most { BLOCK } else { 0 };
+        let own = if is_unknown && from + BLOCK_BYTES <= most { BLOCK_BYTES } else { 0 };
         let least = least.saturating_sub(self.base).min(most.into()) as u32;
         let to = wanted.min(least.max(most - own));
         if to <= from {

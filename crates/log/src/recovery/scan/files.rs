@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, Read, read_full_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, Read, read_full_at};
 
 use super::reach;
 use crate::base::error::{Error, Result};
 use crate::base::read_options::ReadOptions;
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, SegmentHeader};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
@@ -93,14 +93,15 @@ impl Files {
     ) -> Result<()> {
         let mut files = Vec::new();
         for &number in numbers {
-            match dir.open(&paths::segment(number), Open::read().direct(how.direct)) {
+            match dir.open(&paths::segment(number), OpenMode::read().direct(how.direct)) {
                 Ok(file) => files.push((number, file)),
                 // It left the log after it was listed.
                 Err(cause) if cause.kind() == ErrorKind::NotFound => {}
                 Err(cause) => return Err(cause.into()),
             }
         }
-        let mut blocks: Vec<_> = files.iter().map(|_| AlignedBuf::new(BLOCK as usize)).collect();
+        let mut blocks: Vec<_> =
+            files.iter().map(|_| AlignedBuf::new(BLOCK_BYTES as usize)).collect();
         let mut reads: Vec<_> = files
             .iter()
             .zip(&mut blocks)
@@ -158,7 +159,7 @@ pub(crate) fn read_segment_header(
     manifest: &Manifest,
     number: u64,
 ) -> Result<ParsedHeader> {
-    let mut block = AlignedBuf::new(BLOCK as usize);
+    let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
     let got = read_full_at(file, &mut block, 0)?;
     Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
 }
@@ -167,7 +168,7 @@ pub(crate) fn read_segment_header(
 /// passes over what is no regular file.
 fn may_be_removed(dir: &dyn Dir, manifest: &Manifest, number: u64, direct: bool) -> Result<bool> {
     let name = paths::segment(number);
-    let file = match dir.open(&name, Open::read().direct(direct)) {
+    let file = match dir.open(&name, OpenMode::read().direct(direct)) {
         Ok(file) => file,
         // A missing or unreadable file cannot be attributed to any log.
         Err(cause) => {

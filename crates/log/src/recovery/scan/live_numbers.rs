@@ -39,7 +39,7 @@ use super::files::Headers;
 use super::locate::{Units, content, has_own_units};
 use crate::base::error::Result;
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::Manifest;
 use crate::store::segment_reader::ReadErrors;
 
@@ -107,7 +107,7 @@ pub(super) fn live_numbers(
 /// The length of a segment that the next one follows, if their headers agree about it.
 pub(super) fn length_before(header: &SegmentHeader, next: &SegmentHeader) -> Option<u32> {
     let length = next.base.checked_sub(header.base)?;
-    let fits = (u64::from(BLOCK)..=u64::from(SEGMENT_MAX)).contains(&length);
+    let fits = (u64::from(BLOCK_BYTES)..=u64::from(SEGMENT_MAX)).contains(&length);
     (fits && header.prev_seq <= next.prev_seq).then_some(length as u32)
 }
 
@@ -133,9 +133,9 @@ impl Limit {
             Some(Units { first: (offset, prev_seq), end, last_seq }) => Self {
                 position: self.below(u64::from(end) + self.missing(last_seq)),
                 seq: prev_seq,
-                has_room: offset > BLOCK,
+                has_room: offset > BLOCK_BYTES,
             },
-            None => Self { position: self.below(u64::from(BLOCK)), ..self },
+            None => Self { position: self.below(u64::from(BLOCK_BYTES)), ..self },
         })
     }
 
@@ -146,7 +146,7 @@ impl Limit {
 
     /// The least space of the records between this one and the limit.
     fn missing(&self, last: u64) -> u64 {
-        if last < self.seq && !self.has_room { u64::from(BLOCK) } else { 0 }
+        if last < self.seq && !self.has_room { u64::from(BLOCK_BYTES) } else { 0 }
     }
 }
 
@@ -187,13 +187,13 @@ fn is_lost_segment(
 ) -> Result<bool> {
     match nearest(headers, manifest, number, limit)? {
         Some(Nearest { is_complete }) => {
-            let position = limit.position.saturating_sub(u64::from(BLOCK));
+            let position = limit.position.saturating_sub(u64::from(BLOCK_BYTES));
             let below = Limit { position, ..limit };
             Ok(!is_complete && nearest(headers, manifest, number, below)?.is_some())
         }
         // The log begins here, after its trim point.
         None => {
-            let least = u64::from(BLOCK) + limit.missing(manifest.trim_seq);
+            let least = u64::from(BLOCK_BYTES) + limit.missing(manifest.trim_seq);
             Ok(manifest.trim_seq < limit.seq && least <= limit.position)
         }
     }
@@ -239,7 +239,8 @@ fn nearest(
 /// missing records is of an earlier time.
 fn ends_within(file: &Arc<dyn File>, header: &SegmentHeader, limit: Limit) -> Result<Option<u64>> {
     let units = content(file, header.salt(), limit.seq)?;
-    let (end, last) = units.map_or((BLOCK, header.prev_seq), |units| (units.end, units.last_seq));
+    let (end, last) =
+        units.map_or((BLOCK_BYTES, header.prev_seq), |units| (units.end, units.last_seq));
     let position = header.base.saturating_add(u64::from(end) + limit.missing(last));
     Ok((position <= limit.position && last <= limit.seq).then_some(last))
 }

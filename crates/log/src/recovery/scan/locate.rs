@@ -8,7 +8,7 @@ use esker_disk::File;
 use super::examined::{Examined, KnownStart};
 use crate::base::error::Result;
 use crate::format::footer::FOOTER_HEADER_BYTES;
-use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, Footer, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::recovery::range_sums::RangeChecks;
 use crate::store::manifest::Manifest;
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
@@ -28,9 +28,9 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
 fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut checks = RangeChecks::default();
-    let (mut at, mut in_vain) = (BLOCK, 0);
+    let (mut at, mut in_vain) = (BLOCK_BYTES, 0);
     while u64::from(at) < image.len() {
-        let header = image.at(u64::from(at), BLOCK as usize)?;
+        let header = image.at(u64::from(at), BLOCK_BYTES as usize)?;
         if let Ok((entries, sum)) = Footer::entries(header, salt, at)
             && checks.has_sum(&mut image, at.into(), FOOTER_HEADER_BYTES as u32, entries, sum)?
         {
@@ -43,13 +43,13 @@ fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
                 break;
             }
         }
-        at += BLOCK;
+        at += BLOCK_BYTES;
     }
     Ok(None)
 }
 
 fn footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<Option<(Footer, u32)>> {
-    let block = image.at(u64::from(at), BLOCK as usize)?;
+    let block = image.at(u64::from(at), BLOCK_BYTES as usize)?;
     let Ok(length) = Footer::length(block, at) else { return Ok(None) };
     let bytes = image.at(u64::from(at), length as usize)?;
     Ok(Footer::parse(bytes, salt, at).ok().map(|footer| (footer, length)))
@@ -86,7 +86,7 @@ fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
 
 fn units_up_to(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Units>> {
     let mut units: Option<Units> = None;
-    orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, whole| {
+    orphan_units(file, salt, BLOCK_BYTES, None, &ReadErrors::default(), |orphan, whole| {
         if whole && orphan.header.last_seq <= seq {
             let first = units.as_ref().map_or((orphan.offset, orphan.header.prev_seq), |u| u.first);
             let end = orphan.offset + orphan.header.span();
@@ -101,7 +101,7 @@ fn units_up_to(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Unit
 pub(super) fn content(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Units>> {
     match footer_in(file, salt)?.filter(|footer| footer.last_seq <= seq) {
         Some(Footer { end, prev_seq, last_seq, .. }) => {
-            Ok(Some(Units { first: (BLOCK, prev_seq), end, last_seq }))
+            Ok(Some(Units { first: (BLOCK_BYTES, prev_seq), end, last_seq }))
         }
         None => units_up_to(file, salt, seq),
     }
@@ -115,7 +115,7 @@ pub(super) fn has_own_units(
     read_errors: &ReadErrors,
 ) -> Result<bool> {
     let mut found = false;
-    orphan_units(file, salt, BLOCK, None, read_errors, |_, _| found = true)?;
+    orphan_units(file, salt, BLOCK_BYTES, None, read_errors, |_, _| found = true)?;
     Ok(found)
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn known_start(
     let (offset, prev_seq) = units.first;
     Ok(KnownStart {
         base: base(units.end).filter(|_| leads_on),
-        prev_seq: (offset == BLOCK).then_some(prev_seq),
+        prev_seq: (offset == BLOCK_BYTES).then_some(prev_seq),
     })
 }
 
@@ -159,17 +159,18 @@ pub(crate) fn first_position(
     };
     let Some(units) = units(segment, manifest)? else {
         // Nothing is valid, so only the file's length is left. There must be room for a gap.
-        let (least, most) = (u64::from(2 * BLOCK), u64::from(SEGMENT_MAX / 2));
-        let end = file.len()?.clamp(least, most) as u32 / BLOCK * BLOCK;
+        let (least, most) = (u64::from(2 * BLOCK_BYTES), u64::from(SEGMENT_MAX / 2));
+        let end = file.len()?.clamp(least, most) as u32 / BLOCK_BYTES * BLOCK_BYTES;
         return Ok((base(end), manifest.trim_seq));
     };
     let prev_seq = match units.first {
-        (BLOCK, prev_seq) => prev_seq,
+        (BLOCK_BYTES, prev_seq) => prev_seq,
         // The records before the first valid unit are lost, down to the trim point.
         (_, prev_seq) => prev_seq.min(manifest.trim_seq),
     };
     // If the last unit does not lead to the next segment, a gap follows it.
-    let room = if next.is_some_and(|next| next.prev_seq > units.last_seq) { BLOCK } else { 0 };
+    let room =
+        if next.is_some_and(|next| next.prev_seq > units.last_seq) { BLOCK_BYTES } else { 0 };
     Ok((base(units.end + room), prev_seq))
 }
 
@@ -183,8 +184,8 @@ fn written_after(file: &Arc<dyn File>, offset: u32) -> Result<Option<Range<u32>>
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let (mut at, mut written) = (offset, None);
     while u64::from(at) < image.len() {
-        let block = image.at(u64::from(at), BLOCK as usize)?;
-        let end = at + BLOCK;
+        let block = image.at(u64::from(at), BLOCK_BYTES as usize)?;
+        let end = at + BLOCK_BYTES;
         if block.iter().any(|&byte| byte != 0) {
             written = Some(written.map_or(at, |written: Range<u32>| written.start)..end);
         }

@@ -17,7 +17,7 @@ use super::split_segment::{SplitFindings, goes_on, split_segment};
 use crate::base::error::Result;
 use crate::base::options::OpenCheck;
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, SegmentHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, SEGMENT_MAX, SegmentHeader};
 use crate::recovery::outcome::ReadProgress;
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
@@ -155,7 +155,8 @@ impl Reader<'_> {
                 None => Some(
                     next.base
                         .saturating_sub(segment.base)
-                        .clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX)) as u32,
+                        .clamp(u64::from(BLOCK_BYTES), u64::from(SEGMENT_MAX))
+                        as u32,
                 ),
             };
             segment.end = length;
@@ -190,7 +191,7 @@ impl Reader<'_> {
             prev_seq = 0;
         }
         if is_front_missing(manifest, segment.number, prev_seq) {
-            base = base.max(u64::from(2 * BLOCK));
+            base = base.max(u64::from(2 * BLOCK_BYTES));
         }
         (base.max(least_base(segment.limit)), prev_seq)
     }
@@ -356,7 +357,7 @@ mod tests {
         };
         let limit = 20 << 30;
         let mut segments = vec![
-            Examined { header: Some(header), ..segment(1, limit - 9 * u64::from(BLOCK)) },
+            Examined { header: Some(header), ..segment(1, limit - 9 * u64::from(BLOCK_BYTES)) },
             segment(30, limit),
         ];
         fill_far_gaps(&*dir, &mut segments);

@@ -9,7 +9,7 @@ use super::files::Reading;
 use super::locate::is_footer_at;
 use crate::base::error::Result;
 use crate::format::decode::LocatedRecord;
-use crate::format::{BLOCK, DecodeError, Salt, UnitHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, Salt, UnitHeader};
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{
@@ -40,7 +40,7 @@ pub(super) fn goes_on(
     end: End,
     how: &Reading<'_>,
 ) -> Result<bool> {
-    if !end.offset.is_multiple_of(BLOCK) {
+    if !end.offset.is_multiple_of(BLOCK_BYTES) {
         return Ok(false);
     }
     let mut image = SegmentReader::watched(Arc::clone(file), Some(how.read_errors))?;
@@ -102,7 +102,7 @@ fn split_units(
     };
     let mut bad: Option<(u32, DecodeError)> = None;
     let mut durable_bound = 0;
-    let mut at = u64::from(BLOCK);
+    let mut at = u64::from(BLOCK_BYTES);
     while at < end {
         read(at);
         let offset = at as u32;
@@ -127,7 +127,7 @@ fn split_units(
         };
         expected.chain = None;
         bad.get_or_insert((offset, decode_error));
-        let block = image.at(at, BLOCK as usize)?;
+        let block = image.at(at, BLOCK_BYTES as usize)?;
         let parsed = UnitHeader::parse(block, salt, offset).map(|(header, _)| header);
         // A header may be valid although its records are not. Then its durable lower bound still
         // holds.
@@ -137,7 +137,7 @@ fn split_units(
             durable_bound = durable_bound.max(header.durable_bound);
             segment.written_seq = segment.written_seq.max(header.last_seq);
         }
-        at += u64::from(BLOCK);
+        at += u64::from(BLOCK_BYTES);
         let has_data = block.iter().any(|&byte| byte != 0);
         if has_data {
             segment.written_to = at as u32;
@@ -153,9 +153,9 @@ fn split_units(
 
 /// The whole segment is corrupt if its file is missing.
 fn push_missing(segment: &mut Examined) {
-    if let Some(to) = segment.end.filter(|end| *end > BLOCK) {
+    if let Some(to) = segment.end.filter(|end| *end > BLOCK_BYTES) {
         let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
-        segment.ranges.push(SegmentRange::Corrupt { from: BLOCK, to, after, decode_error });
+        segment.ranges.push(SegmentRange::Corrupt { from: BLOCK_BYTES, to, after, decode_error });
     }
 }
 
@@ -210,7 +210,7 @@ impl FirstUnits {
         }
         self.after.tail.earlier_life |= parsed == Err(DecodeError::Checksum);
         if has_data {
-            self.follows(offset, offset + BLOCK, parsed.ok().as_ref());
+            self.follows(offset, offset + BLOCK_BYTES, parsed.ok().as_ref());
         }
     }
 

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use esker_disk::AlignedBuf;
 use parking_lot::Mutex;
 
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 use crate::store::chunked_file::layout::{
     CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk,
 };
@@ -65,7 +65,7 @@ impl Chunk {
 
     /// The bytes that it takes in the file, in whole blocks.
     pub(crate) fn padded(&self) -> u64 {
-        (CHUNK_HEADER + self.len).next_multiple_of(BLOCK as usize) as u64
+        (CHUNK_HEADER + self.len).next_multiple_of(BLOCK_BYTES as usize) as u64
     }
 
     /// Bytes that still fit.
@@ -95,7 +95,7 @@ impl Chunk {
     pub(super) fn seal(&mut self, salt: Salt, number: u32) -> &[u8] {
         let used = CHUNK_HEADER + self.len;
         seal_chunk(&mut self.bytes, salt, number, self.len);
-        let padded = used.next_multiple_of(BLOCK as usize);
+        let padded = used.next_multiple_of(BLOCK_BYTES as usize);
         self.bytes[used..padded].fill(0);
         self.len = 0;
         &self.bytes[..padded]

@@ -1,6 +1,6 @@
 //! The bytes of a chunked file: its header and its chunks, encoded and decoded.
 
-use crate::format::{BLOCK, FORMAT_VERSION, LogId, crc};
+use crate::format::{BLOCK_BYTES, FORMAT_VERSION, LogId, crc};
 
 /// The kind of a file: the magic number of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) const CHUNK_HEADER: usize = 32;
 const HEADER_BYTES: usize = 56;
 /// The most samples.
 pub(crate) const SAMPLES_MAX: usize = 64;
-const NOTE_END: usize = BLOCK as usize - 16 - 4 * SAMPLES_MAX;
+const NOTE_END: usize = BLOCK_BYTES as usize - 16 - 4 * SAMPLES_MAX;
 /// The most bytes of content in a chunk.
 pub(crate) const CONTENT_MAX: usize = CHUNK_BYTES - CHUNK_HEADER;
 /// The most bytes of a note.
@@ -92,7 +92,7 @@ impl Header {
 
     /// Decodes the first block of a file of this kind; otherwise says what is wrong with it.
     pub(crate) fn decode(kind: Kind, block: &[u8]) -> std::result::Result<Self, &'static str> {
-        if block.len() != BLOCK as usize || block[..8] != kind.magic() {
+        if block.len() != BLOCK_BYTES as usize || block[..8] != kind.magic() {
             return Err(match kind {
                 Kind::Checkpoint => "this is not a checkpoint",
                 Kind::Snapshot => "this is not a snapshot",
@@ -162,7 +162,7 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
     };
     let mut valid = usize::from(Header::decode(kind, bytes).is_ok()) + usize::from(own(bytes));
     let mut sealed = bytes.to_vec();
-    if let Some(block) = sealed.get_mut(..BLOCK as usize) {
+    if let Some(block) = sealed.get_mut(..BLOCK_BYTES as usize) {
         block[..8].copy_from_slice(&kind.magic());
         block[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         block[12..16].fill(0);
@@ -182,5 +182,5 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
 
 /// The offset of a chunk in the file.
 pub(crate) fn place(number: u32) -> u64 {
-    u64::from(BLOCK) + u64::from(number) * CHUNK_BYTES as u64
+    u64::from(BLOCK_BYTES) + u64::from(number) * CHUNK_BYTES as u64
 }

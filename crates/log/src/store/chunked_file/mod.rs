@@ -41,10 +41,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, OpenMode, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result, corruption_at};
-use crate::format::BLOCK;
+use crate::format::BLOCK_BYTES;
 pub(crate) use crate::store::chunked_file::chunk::{Buffer, Chunk};
 pub(crate) use crate::store::chunked_file::layout::{
     CHUNK_BYTES, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, SAMPLES_MAX, Salt, Samples,
@@ -87,10 +87,10 @@ impl Writer {
         bytes: u64,
     ) -> Result<Self> {
         remove(&*dir, &names.temporary)?;
-        let file = dir.open(&names.temporary, Open::create_new().direct(direct))?;
+        let file = dir.open(&names.temporary, OpenMode::create_new().direct(direct))?;
         let (chunks, end) = (AtomicU32::new(0), AtomicU64::new(place(0)));
         let writer = Self { dir, file, names, salt, chunks, end, published: false };
-        writer.file.preallocate(0, bytes.max(1).next_multiple_of(u64::from(BLOCK)))?;
+        writer.file.preallocate(0, bytes.max(1).next_multiple_of(u64::from(BLOCK_BYTES)))?;
         Ok(writer)
     }
 
@@ -111,7 +111,7 @@ impl Writer {
     /// Writes the header, and makes the content durable under its temporary name.
     pub(crate) fn seal(&mut self, note: &[u8], samples: Samples) -> Result<()> {
         let (chunks, bytes) = (*self.chunks.get_mut(), *self.end.get_mut());
-        let mut block = AlignedBuf::new(BLOCK as usize);
+        let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
         let (kind, note) = (self.names.kind, note.to_vec());
         Header { kind, salt: self.salt, chunks, note, samples }.encode(&mut block);
         write_all_at(&*self.file, &block, 0)?;
@@ -166,7 +166,7 @@ impl Reader {
     /// Opens a file of this kind; `None` if there is none.
     pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind) -> Result<Option<Self>> {
         let direct = directory::reads_directly(dir);
-        let file = match dir.open(name, Open::read().direct(direct)) {
+        let file = match dir.open(name, OpenMode::read().direct(direct)) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
@@ -175,7 +175,7 @@ impl Reader {
 
     /// Reads the header of an open file.
     pub(crate) fn from_file(file: Arc<dyn File>, kind: Kind) -> Result<Self> {
-        let mut block = AlignedBuf::new(BLOCK as usize);
+        let mut block = AlignedBuf::new(BLOCK_BYTES as usize);
         let got = read_full_at(&*file, &mut block, 0)?;
         let header =
             Header::decode(kind, &block[..got]).map_err(|what| corrupt(&*file, 0, what))?;
@@ -294,7 +294,7 @@ mod tests {
             let bytes = write(&dir, 9, contents).unwrap();
             let contents: Vec<_> = contents.iter().map(|content| content.to_vec()).collect();
             assert_eq!(read(&disk).unwrap(), Some((9, contents)));
-            assert_eq!(dir.open(CHECKPOINT, Open::read()).unwrap().len().unwrap(), bytes);
+            assert_eq!(dir.open(CHECKPOINT, OpenMode::read()).unwrap().len().unwrap(), bytes);
         }
         let file = Path::new(DIR).join(paths::temporary(CHECKPOINT));
         assert!(disk.contents(&file).is_err(), "the temporary file was renamed");
@@ -306,7 +306,7 @@ mod tests {
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         write(&dir, 9, &[&[3; 100]]).unwrap();
         let path = Path::new(DIR).join(CHECKPOINT);
-        let header = 0..u64::from(BLOCK);
+        let header = 0..u64::from(BLOCK_BYTES);
         for byte in header.chain(place(0)..place(0) + (CHUNK_HEADER + 100) as u64) {
             let disk = disk.fork(byte);
             disk.flip_bit(&path, byte * 8 + byte % 8).unwrap();
@@ -360,7 +360,7 @@ mod tests {
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         write(&dir, 1, &[b"old"]).unwrap();
         let used = disk.used();
-        disk.set_capacity(Some(used + 8 * u64::from(BLOCK)));
+        disk.set_capacity(Some(used + 8 * u64::from(BLOCK_BYTES)));
         assert!(write(&dir, 2, &[&[1; 100_000]]).is_err());
         assert_eq!(read(&disk).unwrap(), Some((1, vec![b"old".to_vec()])));
         assert_eq!(disk.used(), used);

@@ -159,7 +159,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     bytes[21] ^= 1;
     let dir = disk.open_dir(std::path::Path::new(DIR)).unwrap();
     dir.unlink("note").unwrap();
-    let file = dir.open("note", esker_disk::Open::create()).unwrap();
+    let file = dir.open("note", esker_disk::OpenMode::create()).unwrap();
     esker_disk::write_all_at(&*file, &bytes, 0).unwrap();
     assert!(matches!(log.component().app_metadata(OURS), Err(Error::Corrupted(_))));
 }

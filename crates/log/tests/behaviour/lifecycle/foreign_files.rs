@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_disk::{Disk, Open, write_all_at};
+use esker_disk::{Disk, OpenMode, write_all_at};
 use esker_log::{Error, Log, Options, ReadOnlyLog, repair, verify};
 
 use crate::fixture::{DIR, all, append, driven, log, payloads};
@@ -14,7 +14,7 @@ use crate::fixture::{DIR, all, append, driven, log, payloads};
 fn put(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
     let path = path.as_ref();
     let dir = disk.open_dir(path.parent().unwrap()).unwrap();
-    let file = dir.open(path.file_name().unwrap().to_str().unwrap(), Open::create()).unwrap();
+    let file = dir.open(path.file_name().unwrap().to_str().unwrap(), OpenMode::create()).unwrap();
     write_all_at(&*file, bytes, 0).unwrap();
 }
 

@@ -152,7 +152,7 @@ fn empty_lock_file_names_no_owner() {
         {
             let dir = environment.disk.create_dir(&environment.at("log")).unwrap();
             let log = environment.open("log").unwrap();
-            let file = dir.open("lock", esker_disk::Open::create()).unwrap();
+            let file = dir.open("lock", esker_disk::OpenMode::create()).unwrap();
             file.set_len(0).unwrap();
             esker_disk::write_all_at(&*file, content, 0).unwrap();
             match environment.open("log").map(drop) {

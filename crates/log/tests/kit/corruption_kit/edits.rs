@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use esker_disk::sim::SimDisk;
-use esker_disk::{Disk, Open};
+use esker_disk::{Disk, OpenMode};
 
 use super::sample::Sample;
 
@@ -75,7 +75,7 @@ pub fn unlink(disk: &SimDisk, file: &Path) {
 /// Makes the whole file hold this, durably.
 pub fn put(disk: &SimDisk, file: &Path, content: &[u8]) {
     let dir = disk.open_dir(file.parent().unwrap()).unwrap();
-    drop(dir.open(file.file_name().unwrap().to_str().unwrap(), Open::create()).unwrap());
+    drop(dir.open(file.file_name().unwrap().to_str().unwrap(), OpenMode::create()).unwrap());
     disk.truncate(file, 0).unwrap();
     disk.overwrite(file, 0, content).unwrap();
     dir.sync().unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_disk::{Disk, Open, read_full_at};
+use esker_disk::{Disk, OpenMode, read_full_at};
 use esker_log::{Append, Engine, Log, OpenCheck, Options, Seq, repair};
 
 use super::DIR;
@@ -195,7 +195,8 @@ impl Building {
         let end = map.newest().units.last().map_or(0, |unit| unit.at.end);
         let bytes = self.disk.contents(&path).unwrap();
         let file = self.disk.open_dir(Path::new(DIR)).unwrap();
-        let file = file.open(path.file_name().unwrap().to_str().unwrap(), Open::read()).unwrap();
+        let file =
+            file.open(path.file_name().unwrap().to_str().unwrap(), OpenMode::read()).unwrap();
         let marks = map.durable_bounds.iter().filter(|claim| claim.file == in_dir("mark"));
         self.last_unit() == Some(self.last())
             && marks.map(|claim| claim.seq).max() == Some(self.last())
