@@ -15,6 +15,16 @@ pub(crate) struct Mark {
     pub(crate) segment: u64,
 }
 
+impl Mark {
+    /// Whether this mark is at or before another, in each of its fields.
+    pub(crate) fn is_at_most(self, other: Self) -> bool {
+        self.unit <= other.unit
+            && self.position <= other.position
+            && self.seq <= other.seq
+            && self.segment <= other.segment
+    }
+}
+
 /// The end of the log as recovery hands it over at open.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogEnd {

@@ -26,30 +26,31 @@ impl Core {
 
     /// The end of what was handed out to be written.
     pub(super) fn handed_out(&self) -> Mark {
-        self.in_flight.back().map_or(self.written, |commit| commit.mark)
+        self.units.in_flight().back().map_or(self.marks.written(), |commit| commit.mark)
     }
 
     /// Whether the next write is one of a group: it joins the writes that have no sync, or is the
     /// first of several.
     pub(super) fn next_write_is_grouped(&self) -> bool {
-        let Some(next) = self.sealed.front().filter(|_| self.group > 0) else { return false };
-        let (from, end) = (self.covered, self.handed_out());
+        let group = self.limits.group;
+        let Some(next) = self.units.first_sealed().filter(|_| group > 0) else { return false };
+        let (from, end) = (self.marks.covered(), self.handed_out());
         let is_open = from.unit < end.unit;
-        let room = from.position + self.group;
+        let room = from.position + group;
         let joins = |unit: &Unit| self.is_whole(unit) && end_of(unit) <= room;
-        if self.awaited > from.unit || !joins(next) {
+        if self.requests.awaited() > from.unit || !joins(next) {
             return false;
         }
         if is_open {
             return next.buffer.segment == end.segment;
         }
-        let second = self.sealed.iter().find(|unit| !Arc::ptr_eq(&unit.buffer, &next.buffer));
+        let second = self.units.sealed().find(|unit| !Arc::ptr_eq(&unit.buffer, &next.buffer));
         second.is_some_and(|unit| unit.buffer.segment == next.buffer.segment && joins(unit))
     }
 
     /// Whether no further unit can join the buffer of this one.
     pub(super) fn is_whole(&self, unit: &Unit) -> bool {
-        self.open.as_ref().is_none_or(|open| !Arc::ptr_eq(&open.buffer, &unit.buffer))
+        self.units.open().is_none_or(|open| !Arc::ptr_eq(&open.buffer, &unit.buffer))
     }
 }
 

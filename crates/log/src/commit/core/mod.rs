@@ -35,24 +35,27 @@
 mod grouping;
 mod invariants;
 mod jobs;
+mod marks;
 mod placement;
+mod requests;
 pub(crate) mod schedule;
 mod segment_space;
+mod units;
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
+
+use marks::Marks;
+use requests::Requests;
+use units::{IndexInterval, UnitQueue};
+pub(crate) use units::{Unit, Units};
 
 use crate::base::error::{Error, Terminal};
 use crate::base::log_end::{LogEnd, Mark};
 use crate::base::options::{Options, Policy};
 use crate::base::position::Position;
 use crate::commit::commit_delay::CommitDelay;
-use crate::format::unit::UNIT_HEADER;
-use crate::format::{IndexEntry, LogId, Salt, block_up};
+use crate::format::{LogId, Salt, block_up};
 use crate::staging::buffer::{Reservation, StagingBuffer};
-use crate::staging::fill_tracker::FillTracker;
-use crate::staging::staged::StagedUnit;
 use crate::staging::tail_cache::TailCache;
 
 /// How many units of the usual size a staging buffer holds, within the bounds below.
@@ -61,72 +64,6 @@ const UNITS_PER_BUFFER: u32 = 4;
 /// larger one fits in no cache of a processor that checks it.
 const UNIT_LEAST: u32 = 8 << 10;
 const UNIT_MOST: u32 = 1 << 20;
-
-/// A sealed unit that is to be written.
-#[derive(Debug)]
-pub(crate) struct Unit {
-    pub(crate) number: u64,
-    pub(crate) buffer: Arc<StagingBuffer>,
-    pub(crate) salt: Salt,
-    /// Offsets in the segment, whole blocks.
-    pub(crate) range: Range<u32>,
-    /// Bytes of header and records.
-    pub(crate) used: u32,
-    /// Bytes of the payloads.
-    pub(crate) payload: u32,
-    pub(crate) records: u32,
-    /// How many appends the records came with; an atomic batch is one.
-    pub(crate) appends: u32,
-    pub(crate) prev_seq: u64,
-    pub(crate) last_seq: u64,
-}
-
-impl Unit {
-    /// The number of bytes that appenders fill.
-    pub(crate) fn filling(&self) -> u32 {
-        self.used - UNIT_HEADER
-    }
-
-    /// The mark that is reached once this unit is written or durable.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            unit: self.number,
-            position: self.buffer.base + u64::from(self.range.end),
-            seq: self.last_seq,
-            segment: self.buffer.segment,
-        }
-    }
-}
-
-/// Units that one write carries: each begins where the one before it ends, in the same buffer.
-#[derive(Debug)]
-pub(crate) struct Units {
-    pub(crate) first: Unit,
-    pub(crate) more: Vec<Unit>,
-    /// The entries of the sparse index for all of them.
-    pub(crate) index: Vec<IndexEntry>,
-}
-
-impl Units {
-    pub(crate) fn last(&self) -> &Unit {
-        self.more.last().unwrap_or(&self.first)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Unit> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    /// The offsets in the segment of all of them.
-    pub(crate) fn range(&self) -> Range<u32> {
-        self.first.range.start..self.last().range.end
-    }
-
-    /// Whether a unit may join them.
-    fn precede(&self, unit: &Unit) -> bool {
-        let last = self.last();
-        Arc::ptr_eq(&last.buffer, &unit.buffer) && last.range.end == unit.range.start
-    }
-}
 
 /// The next I/O request of the core.
 #[derive(Debug)]
@@ -161,24 +98,6 @@ impl Job {
             Self::Sync { .. } => None,
         }
     }
-}
-
-/// A job that was handed out and is not yet accounted for.
-#[derive(Debug)]
-struct InFlightCommit {
-    mark: Mark,
-    bytes: u32,
-    records: u32,
-    appends: u32,
-    sync: bool,
-    state: IoState,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IoState {
-    InFlight,
-    Completed,
-    Failed,
 }
 
 /// The reason why a record was not placed.
@@ -252,29 +171,6 @@ pub(crate) struct Placement {
     pub(crate) position: Position,
 }
 
-#[derive(Debug)]
-struct OpenUnit {
-    number: u64,
-    buffer: Arc<StagingBuffer>,
-    start: u32,
-    used: u32,
-    payload: u32,
-    records: u32,
-    appends: u32,
-    prev_seq: u64,
-}
-
-impl OpenUnit {
-    fn staged(&self) -> StagedUnit {
-        StagedUnit {
-            unit: self.number,
-            buffer: Arc::clone(&self.buffer),
-            records: self.start + UNIT_HEADER..self.start + self.used,
-            prev_seq: self.prev_seq,
-        }
-    }
-}
-
 /// The end of what was placed: the current segment, and where its next unit begins.
 #[derive(Debug, Clone, Copy)]
 struct Frontier {
@@ -304,8 +200,8 @@ struct Limits {
     unit: u32,
     buffer: u32,
     buffers: usize,
-    index_bytes: u32,
-    index_records: u32,
+    /// The most bytes of grouped writes that have no sync; 0 where writes are not grouped.
+    group: u64,
 }
 
 #[derive(Debug)]
@@ -313,52 +209,15 @@ pub(crate) struct Core {
     log: LogId,
     limits: Limits,
     policy: Policy,
+    /// `None` while records may be accepted.
+    terminal: Option<Terminal>,
+    tail: Arc<TailCache>,
     frontier: Frontier,
     /// The segment after it, once created.
     next: Option<PreallocatedSegment>,
-    /// The last sequence number assigned.
-    last: u64,
-    next_unit: u64,
-    open: Option<OpenUnit>,
-    sealed: VecDeque<Unit>,
-    /// The entries of the sparse index for the open unit and the sealed ones.
-    index: VecDeque<IndexEntry>,
-    /// Jobs that were handed out, in order.
-    in_flight: VecDeque<InFlightCommit>,
-    /// The most jobs in flight at a time.
-    depth: usize,
-    /// The records of sealed units that are not durable.
-    staged: VecDeque<StagedUnit>,
-    written: Mark,
-    durable: Mark,
-    /// The unit up to which the jobs handed out make the log durable, once they are complete.
-    covered: Mark,
-    /// A caller waits for the units up to this one, or did.
-    awaited: u64,
-    /// The most bytes of grouped writes that have no sync; 0 where writes are not grouped.
-    group: u64,
-    /// Records accepted, written and durable since the start.
-    accepted_records: u64,
-    /// Bytes of the payloads of accepted records.
-    accepted_bytes: u64,
-    durable_records: u64,
-    written_records: u64,
-    /// The same in appends, which `Policy::Batch` counts: an atomic batch is one.
-    accepted_appends: u64,
-    durable_appends: u64,
-    written_appends: u64,
-    /// Units up to these numbers are to be written, and made durable, without waiting for more
-    /// records.
-    requested_write: u64,
-    requested_sync: u64,
-    terminal: Option<Terminal>,
-    tail: Arc<TailCache>,
-    /// One for each unit that is not yet written, used in turn.
-    fill_tracker: Arc<[FillTracker]>,
-    /// Bytes and records since the last index entry.
-    since_index: (u32, u32),
-    /// Emptied lists of writes that ended, for reuse.
-    spare_lists: Vec<(Vec<Unit>, Vec<IndexEntry>)>,
+    units: UnitQueue,
+    marks: Marks,
+    requests: Requests,
     commit_delay: CommitDelay,
 }
 
@@ -376,6 +235,8 @@ impl Core {
         let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
         let unit = block_up(options.buffer_size / UNITS_PER_BUFFER).clamp(UNIT_LEAST, UNIT_MOST);
         let units = options.buffers * options.buffer_size.div_ceil(unit);
+        let (bytes, records) = (options.index_bytes, options.index_records);
+        let index_interval = IndexInterval { bytes, records };
         Self {
             log: start.log,
             limits: Limits {
@@ -385,10 +246,11 @@ impl Core {
                 unit,
                 buffer: options.buffer_size,
                 buffers: options.buffers as usize,
-                index_bytes: options.index_bytes,
-                index_records: options.index_records,
+                group: Self::group_limit(options, dsync),
             },
             policy: options.policy,
+            terminal: None,
+            tail,
             frontier: Frontier {
                 segment: start.segment,
                 salt: Salt::new(start.log, start.segment),
@@ -403,76 +265,52 @@ impl Core {
                 lent_until: 0,
             },
             next: None,
-            last: start.last_seq,
-            next_unit: 1,
-            open: None,
-            sealed: VecDeque::with_capacity(16),
-            index: VecDeque::with_capacity(16),
-            in_flight: VecDeque::with_capacity(depth),
-            depth,
-            staged: VecDeque::with_capacity(16),
-            written: mark,
-            durable: mark,
-            covered: mark,
-            awaited: 0,
-            group: Self::group_limit(options, dsync),
-            accepted_records: 0,
-            accepted_bytes: 0,
-            durable_records: 0,
-            written_records: 0,
-            accepted_appends: 0,
-            durable_appends: 0,
-            written_appends: 0,
-            requested_write: 0,
-            requested_sync: 0,
-            terminal: None,
-            tail,
-            fill_tracker: (0..2 * units).map(|_| FillTracker::default()).collect(),
-            since_index: (u32::MAX / 2, 0),
-            spare_lists: Vec::new(),
+            units: UnitQueue::new(2 * units as usize, depth, index_interval),
+            marks: Marks::new(mark),
+            requests: Requests::default(),
             commit_delay: CommitDelay::default(),
         }
     }
 
     pub(crate) fn durable(&self) -> Mark {
-        self.durable
+        self.marks.durable()
     }
 
     pub(crate) fn written(&self) -> Mark {
-        self.written
+        self.marks.written()
     }
 
     /// The mark up to which staging memory may be reused: the policy no longer needs it.
     pub(crate) fn released(&self) -> Mark {
         match self.policy {
-            Policy::OsBuffered => self.written,
-            _ => self.durable,
+            Policy::OsBuffered => self.marks.written(),
+            _ => self.marks.durable(),
         }
     }
 
     pub(crate) fn last_seq(&self) -> u64 {
-        self.last
+        self.marks.last_seq()
     }
 
     /// Records accepted since the start, and the bytes of their payloads.
     pub(crate) fn appended(&self) -> (u64, u64) {
-        (self.accepted_records, self.accepted_bytes)
+        self.marks.accepted()
     }
 
     /// Records that are accepted but not durable.
     pub(crate) fn pending_records(&self) -> u64 {
-        self.accepted_records - self.durable_records
+        self.marks.pending_records()
     }
 
     /// Records written since the start, without a gap.
     pub(crate) fn written_records(&self) -> u64 {
-        self.written_records
+        self.marks.written_records()
     }
 
     /// The segment, and the offset in it, after everything that was placed.
     pub(crate) fn frontier(&self) -> (u64, u32) {
-        let offset = match &self.open {
-            Some(open) => block_up(open.start + open.used),
+        let offset = match self.units.open() {
+            Some(open) => block_up(open.end()),
             None => self.frontier.offset,
         };
         (self.frontier.segment, offset)

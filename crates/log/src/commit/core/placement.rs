@@ -4,16 +4,14 @@ use std::sync::Arc;
 
 use super::schedule::Event;
 use super::segment_space::Fit;
-use super::{
-    Core, Frontier, Need, Numbering, OpenUnit, Placement, PreallocatedSegment, Refusal, Unit,
-};
+use super::{Core, Frontier, Need, Numbering, Placement, PreallocatedSegment, Refusal};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
 use crate::base::purpose::Purpose;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::{BLOCK_BYTES, IndexEntry, Salt, UNIT_MAX, block_up};
+use crate::format::{BLOCK_BYTES, Salt, UNIT_MAX, block_up};
 use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
 
 impl Core {
@@ -26,7 +24,7 @@ impl Core {
     ) -> Result<Placement, Refusal> {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
-        let (seq, prev) = self.number_after(self.last, numbering)?;
+        let (seq, prev) = self.number_after(self.marks.last_seq(), numbering)?;
         if purpose.counts() {
             self.check_window()?;
         }
@@ -53,7 +51,7 @@ impl Core {
         numbering: Numbering,
         size: usize,
     ) -> Result<Placement, Refusal> {
-        let (seq, prev) = self.number_after(self.last, numbering)?;
+        let (seq, prev) = self.number_after(self.marks.last_seq(), numbering)?;
         self.take(seq, prev, size)
     }
 
@@ -80,7 +78,7 @@ impl Core {
         if let Some(terminal) = &self.terminal {
             return Err(terminal.refusal());
         }
-        let mut last = self.last;
+        let mut last = self.marks.last_seq();
         let mut stored = 0u64;
         for (numbering, size) in records {
             self.check_size(size)?;
@@ -110,12 +108,17 @@ impl Core {
         };
         let is_higher = seq > prev && seq <= Seq::MAX.0;
         // The first record of an empty log may be numbered after any.
-        let anywhere =
-            matches!(numbering, Numbering::Given { .. }) && last == 0 && self.accepted_records == 0;
+        let anywhere = matches!(numbering, Numbering::Given { .. })
+            && last == 0
+            && self.marks.accepted().0 == 0;
         if is_higher && (prev == last || anywhere) {
             return Ok((seq, prev));
         }
-        if is_higher && prev < last && prev >= self.durable.seq && last == self.last {
+        if is_higher
+            && prev < last
+            && prev >= self.marks.durable().seq
+            && last == self.marks.last_seq()
+        {
             return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
         }
         Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
@@ -126,7 +129,7 @@ impl Core {
         let Policy::Batch(n) = self.policy else {
             return Ok(());
         };
-        if self.accepted_appends - self.durable_appends >= 2 * n.get() - 1 {
+        if self.marks.pending_appends() >= 2 * n.get() - 1 {
             self.on(Event::NoRoom);
             return Err(Refusal::Full);
         }
@@ -137,8 +140,8 @@ impl Core {
     fn make_room(&mut self, stored: u32, internal: bool) -> Result<(), Refusal> {
         let segment_full = self.frontier.records >= self.limits.segment_records;
         let mut offset = self.frontier.offset;
-        if let Some(open) = &self.open {
-            let end = open.start + open.used;
+        if let Some(open) = self.units.open() {
+            let end = open.end();
             let fits = block_up(end + stored) <= open.buffer.limit;
             let barred = self.frontier.internal && !internal;
             let joins = open.used.saturating_add(stored) <= self.limits.unit;
@@ -147,7 +150,7 @@ impl Core {
             }
             offset = block_up(end);
         }
-        if self.next_unit - self.written.unit >= self.fill_tracker.len() as u64 {
+        if self.units.is_full(self.marks.written().unit) {
             return Err(Refusal::Full);
         }
 
@@ -173,16 +176,16 @@ impl Core {
             _ => self.open_buffer(&frontier, need, end)?,
         };
 
-        if let Some(OpenUnit { number, .. }) = self.open {
-            self.on(Event::UnitFull { unit: number });
+        if let Some(unit) = self.units.open().map(|open| open.number) {
+            self.on(Event::UnitFull { unit });
         }
         self.seal();
         self.frontier = frontier;
         if next.is_some() {
             self.next = None;
-            self.since_index = (u32::MAX / 2, 0);
+            self.units.begin_segment();
         }
-        self.open_unit(buffer);
+        self.units.begin(buffer, self.frontier.offset, self.marks.last_seq());
         Ok(())
     }
 
@@ -221,55 +224,20 @@ impl Core {
         Ok(self.tail.open(piece, end, self.limits.buffer, released))
     }
 
-    /// Opens a unit at the frontier.
-    fn open_unit(&mut self, buffer: Arc<StagingBuffer>) {
-        let number = self.next_unit;
-        self.next_unit += 1;
-        self.fill_tracker(number).reset();
-        self.open = Some(OpenUnit {
-            number,
-            buffer,
-            start: self.frontier.offset,
-            used: UNIT_HEADER,
-            payload: 0,
-            records: 0,
-            appends: 0,
-            prev_seq: self.last,
-        });
-    }
-
     /// Counts an append into the open unit. Its records are taken next.
     fn count_append(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.appends += 1;
-            self.accepted_appends += 1;
+        if self.units.count_append() {
+            self.marks.accept_append();
         }
     }
 
     fn take(&mut self, seq: u64, prev: u64, size: usize) -> Result<Placement, Refusal> {
         let stored = stored_size(size);
-        let Some(open) = &mut self.open else {
+        let Some((open, offset)) = self.units.add_record((seq, prev), stored, size as u32) else {
             return Err(Refusal::Full);
         };
-        if open.records == 0 {
-            open.prev_seq = prev;
-        }
-        let offset = open.start + open.used;
-        let (bytes, records) = self.since_index;
-        if bytes >= self.limits.index_bytes || records >= self.limits.index_records {
-            let entry = IndexEntry { seq, prev_seq: prev, unit: open.start, record: offset };
-            self.index.push_back(entry);
-            self.since_index = (0, 0);
-        }
-        self.since_index.0 = self.since_index.0.saturating_add(stored);
-        self.since_index.1 += 1;
-        open.used += stored;
-        open.payload += size as u32;
-        open.records += 1;
         self.frontier.records += 1;
-        self.last = seq;
-        self.accepted_records += 1;
-        self.accepted_bytes += size as u64;
+        self.marks.accept_record(seq, size as u64);
         let placed = Placement {
             place: Reservation { offset, stored, seq, salt: self.frontier.salt },
             buffer: Arc::clone(&open.buffer),
@@ -282,26 +250,11 @@ impl Core {
 
     /// Ends the open unit; the next one begins on the next block.
     pub(super) fn seal(&mut self) {
-        let Some(open) = self.open.take() else {
-            return;
-        };
-        let end = block_up(open.start + open.used);
-        if self.frontier.segment == open.buffer.segment {
+        if let Some((segment, end)) = self.units.seal(self.log, self.marks.last_seq())
+            && self.frontier.segment == segment
+        {
             self.frontier.offset = end;
         }
-        self.staged.push_back(open.staged());
-        self.sealed.push_back(Unit {
-            number: open.number,
-            salt: Salt::new(self.log, open.buffer.segment),
-            range: open.start..end,
-            used: open.used,
-            payload: open.payload,
-            records: open.records,
-            appends: open.appends,
-            prev_seq: open.prev_seq,
-            last_seq: self.last,
-            buffer: open.buffer,
-        });
     }
 
     /// Whether another record would be placed whatever its size, or refused for good.
@@ -309,6 +262,6 @@ impl Core {
         self.terminal.is_some()
             || (self.check_window().is_ok()
                 && self.tail.staged(self.released().position) < self.limits.buffers
-                && self.next_unit - self.written.unit < self.fill_tracker.len() as u64)
+                && !self.units.is_full(self.marks.written().unit))
     }
 }

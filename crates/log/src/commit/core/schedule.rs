@@ -44,7 +44,8 @@ use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 
-use super::{Core, InFlightCommit};
+use super::Core;
+use super::units::InFlightCommit;
 use crate::base::options::Policy;
 
 /// Commits up to this size may be in flight concurrently.
@@ -204,9 +205,9 @@ impl Core {
         let action = schedule(self.policy, event);
         match event {
             Event::TicketPolled { unit } | Event::TicketAwaited { unit } => {
-                self.awaited = self.awaited.max(unit);
+                self.requests.await_unit(unit);
             }
-            Event::Closed => self.awaited = EVERY_RECORD,
+            Event::Closed => self.requests.await_unit(EVERY_RECORD),
             _ => {}
         }
         match action.request {
@@ -218,13 +219,13 @@ impl Core {
     }
 
     fn request_write(&mut self, unit: u64) {
-        self.requested_write = self.requested_write.max(unit.min(self.last_unit()));
+        self.requests.request_write(unit.min(self.last_unit()));
         self.check_invariants();
     }
 
     fn request_sync(&mut self, unit: u64) {
-        self.requested_sync = self.requested_sync.max(unit.min(self.last_unit()));
-        self.request_write(unit);
+        self.requests.request_sync(unit.min(self.last_unit()));
+        self.check_invariants();
     }
 
     /// Whether there is a job, and room for it in flight.
@@ -234,9 +235,9 @@ impl Core {
         }
         if self.sync_is_due() {
             // It covers only what is complete, and nothing joins what it is to cover.
-            return self.in_flight.is_empty();
+            return self.units.in_flight().is_empty();
         }
-        self.in_flight.len() < self.depth && (self.sealed_is_due() || self.open_is_due())
+        self.units.has_slot() && (self.sealed_is_due() || self.open_is_due())
     }
 
     /// Whether the next job helps to make this unit durable.
@@ -247,14 +248,14 @@ impl Core {
     /// A write that no further unit can join gains nothing from waiting and does not wait. Before
     /// that, a commit in flight is waited for, as by [`Core::open_is_due`].
     fn sealed_is_due(&self) -> bool {
-        self.sealed.front().is_some_and(|unit| {
-            unit.number <= self.requested_write
-                && (self.is_whole(unit) || self.in_flight.is_empty())
+        self.units.first_sealed().is_some_and(|unit| {
+            unit.number <= self.requests.write_through()
+                && (self.is_whole(unit) || self.units.in_flight().is_empty())
         })
     }
 
     pub(super) fn open_is_due(&self) -> bool {
-        let Some(open) = self.open.as_ref().filter(|open| open.records > 0) else {
+        let Some(open) = self.units.open().filter(|open| open.records > 0) else {
             return false;
         };
         // Large commits gain nothing from a second one in flight: the device is no faster, and
@@ -264,17 +265,18 @@ impl Core {
         let small = |commit: &InFlightCommit| {
             commit.bytes <= SMALL_COMMIT_BYTES && commit.records <= open.records
         };
+        let in_flight = self.units.in_flight();
         let beside = || {
             open.used <= SMALL_COMMIT_BYTES
                 && !self.commit_delay.is_regrouping()
-                && self.in_flight.iter().all(small)
+                && in_flight.iter().all(small)
         };
-        open.number <= self.requested_write && (self.in_flight.is_empty() || beside())
+        open.number <= self.requests.write_through() && (in_flight.is_empty() || beside())
     }
 
     pub(super) fn sync_is_due(&self) -> bool {
-        let requested = self.requested_sync.min(self.handed_out().unit);
-        self.covered.unit < requested && !self.next_write_is_grouped()
+        let requested = self.requests.sync_through().min(self.handed_out().unit);
+        self.marks.covered().unit < requested && !self.next_write_is_grouped()
     }
 
     /// A commit completed after `took` and woke this many callers.
@@ -285,7 +287,8 @@ impl Core {
     /// Returns the longest commit delay for the calling thread; `None` for no delay. The thread
     /// then waits, until [`Core::end_delay`].
     pub(crate) fn begin_delay(&mut self) -> Option<Duration> {
-        if !self.in_flight.is_empty() || !self.sealed.is_empty() || self.sync_is_due() {
+        let is_idle = self.units.in_flight().is_empty() && self.units.first_sealed().is_none();
+        if !is_idle || self.sync_is_due() {
             return None;
         }
         self.commit_delay.begin(self.open_records())
@@ -299,7 +302,7 @@ impl Core {
     /// Whether a thread is in the commit delay and may stop: enough callers are back, or the unit
     /// is full.
     pub(crate) fn delay_is_met(&self) -> bool {
-        let full = self.commit_delay.is_waiting() && !self.sealed.is_empty();
+        let full = self.commit_delay.is_waiting() && self.units.first_sealed().is_some();
         full || self.commit_delay.is_met(self.open_records())
     }
 
@@ -309,17 +312,17 @@ impl Core {
 
     /// Records in the open unit.
     pub(crate) fn open_records(&self) -> u32 {
-        self.open.as_ref().map_or(0, |open| open.records)
+        self.units.open().map_or(0, |open| open.records)
     }
 
     /// Appends in the open unit; an atomic batch is one.
     pub(crate) fn open_appends(&self) -> u32 {
-        self.open.as_ref().map_or(0, |open| open.appends)
+        self.units.open().map_or(0, |open| open.appends)
     }
 
     /// The unit that holds the last accepted record.
     pub(crate) fn last_unit(&self) -> u64 {
-        self.next_unit - 1
+        self.units.last()
     }
 }
 

@@ -129,9 +129,9 @@ impl Core {
     /// Also the rest of its last block: a commit of this record may end there, and not in a full
     /// unit of copies.
     pub(super) fn count_lent(&mut self, stored: u32) {
-        let Some(open) = self.open.as_ref().filter(|_| self.frontier.internal) else { return };
-        let from = if open.records == 0 { open.start } else { open.start + open.used };
-        let until = block_up(open.start + open.used + stored);
+        let Some(open) = self.units.open().filter(|_| self.frontier.internal) else { return };
+        let from = if open.records == 0 { open.start } else { open.end() };
+        let until = block_up(open.end() + stored);
         let here = &mut self.frontier;
         here.lent += until.saturating_sub(from.max(here.lent_until));
         here.lent_until = until;
