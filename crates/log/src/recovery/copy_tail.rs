@@ -157,7 +157,8 @@ impl Tail {
         for (live, _) in self.copied(live) {
             let end = live.units.iter().flatten().last().map_or(BLOCK_BYTES, ValidUnit::end);
             if live.file_len > u64::from(end) {
-                cut_file(dir, &live.segment.name(), u64::from(end))?;
+                let file = dir.open(&live.segment.name(), OpenMode::write())?;
+                cut_file(&*file, u64::from(end))?;
             }
         }
         Ok(())

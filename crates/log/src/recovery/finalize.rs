@@ -205,7 +205,7 @@ fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
     if newest.file_len <= end {
         return Ok(None);
     }
-    cut_file(dir, &newest.segment.name(), end)?;
+    cut_file(&*dir.open(&newest.segment.name(), OpenMode::write())?, end)?;
     let what = "the log was closed before these bytes".into();
     let file = newest.segment.path.clone();
     Ok(Some(TruncatedTail { file, offset: end, bytes: newest.file_len - end, what }))
@@ -217,11 +217,11 @@ fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
     if segment.state.read().footed {
         return Ok(());
     }
+    let file = dir.open(&segment.name(), OpenMode::write())?;
     let end = u64::from(segment.state.read().end);
     if live.file_len > end {
-        cut_file(dir, &segment.name(), end)?;
+        cut_file(&*file, end)?;
     }
-    let file = dir.open(&segment.name(), OpenMode::write())?;
     match write_footer(&*file, segment) {
         // The footer is optional.
         Err(error) if error.is_no_space() => Ok(()),
