@@ -8,6 +8,7 @@
 mod append;
 pub(crate) mod builder;
 mod close;
+pub(crate) mod log_retention;
 pub(crate) mod lookup;
 mod metric_values;
 pub(crate) mod metrics;
@@ -19,7 +20,6 @@ pub(crate) mod snapshot_writer;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
 pub(crate) mod storage;
-pub(crate) mod trim;
 
 use std::sync::Arc;
 
