@@ -28,7 +28,6 @@
 //! durable lower bound that covers it. Recovery cuts both.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use esker_disk::planted::{self, Bug, is_planted};
@@ -138,7 +137,7 @@ impl Committer {
         }
         units.iter().for_each(|unit| self.put_header(log, unit, durable, time_ms));
         let last = units.last();
-        log.preallocator.wait_clear(last.buffer.segment, &units.range());
+        log.space.preallocator().wait_clear(last.buffer.segment, &units.range());
 
         let last_seq = last.last_seq;
         let mut state = self.segment.state.write();
@@ -150,7 +149,7 @@ impl Committer {
         state.time_ms = time_ms;
         state.index.append(&mut units.index);
         drop(state);
-        log.ages.lock().committed(last_seq, || log.engine.now());
+        log.segments.lock_ages().committed(last_seq, || log.engine.now());
         Ok(())
     }
 
@@ -160,7 +159,7 @@ impl Committer {
     fn unit_time(&self, log: &WriteHalf) -> u64 {
         let now = log.engine.wall_ms();
         let last = self.segment.state.read();
-        match last.last_seq > log.trim_point.low().seq {
+        match last.last_seq > log.segments.trim_point().low().seq {
             true => now.max(last.time_ms),
             false => now,
         }
@@ -201,7 +200,7 @@ impl Committer {
             recovered: false,
             first_chain: 0,
         };
-        let Some(ready) = log.preallocator.take(number) else {
+        let Some(ready) = log.space.preallocator().take(number) else {
             // The core places units only in segments that were created.
             tracing::error!(segment = number, "no preallocated file for the next segment");
             return Err(Error::Stopped);
@@ -237,9 +236,9 @@ impl Committer {
                 ..State::default()
             }),
         });
-        log.segments.push(Arc::clone(&self.segment));
-        log.preallocator.enter(number, ready.written_to, ready.limit);
-        log.rotation_pending.store(true, SeqCst);
+        log.segments.table().push(Arc::clone(&self.segment));
+        log.space.preallocator().enter(number, ready.written_to, ready.limit);
+        log.pending.request_rotation();
         Ok(())
     }
 

@@ -4,7 +4,6 @@
 //! committer: waking another thread, and being woken by it, costs more than the rest of the call.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -66,9 +65,9 @@ impl WriteHalf {
     /// gives the committer something to do, such as an accepted record, wakes it.
     #[inline]
     pub(crate) fn ticket_dropped(&self, unit: u64) {
-        if self.dropped_through.load(Relaxed) < unit {
+        if !self.pending.is_dropped(unit) {
             self.on(Event::TicketDropped { unit });
-            self.dropped_through.fetch_max(unit, Relaxed);
+            self.pending.drop_ticket(unit);
         }
     }
 
@@ -137,7 +136,7 @@ impl WriteHalf {
     fn wake_committer(&self, state: &State) {
         if state.core.is_delaying() {
             if state.core.delay_is_met() {
-                self.delay_met.store(true, SeqCst);
+                self.pending.end_delay();
             }
         } else if state.committer.is_some() && state.core.has_job() {
             self.queue_commit();
@@ -191,7 +190,7 @@ impl WriteHalf {
         if self.watermark.is_terminal() {
             self.wake_all();
         }
-        if manual && self.maintenance_queued.load(SeqCst) {
+        if manual && self.pending.is_maintenance_queued() {
             self.maintain();
         }
         any
@@ -207,10 +206,10 @@ impl WriteHalf {
             return (state, false);
         }
         if let Some(wait) = state.core.begin_delay() {
-            self.delay_met.store(false, SeqCst);
+            self.pending.begin_delay();
             drop(state);
             let start = Instant::now();
-            while !self.delay_met.load(SeqCst) && start.elapsed() < wait {
+            while !self.pending.is_delay_met() && start.elapsed() < wait {
                 std::thread::yield_now();
             }
             state = self.lock();
@@ -306,7 +305,9 @@ impl WriteHalf {
             self.queue_commit();
         }
         self.waiters.wake_readers(mark.seq, wakers);
-        if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.needs_maintenance() {
+        if (moved && self.pending.is_rotation_pending())
+            || self.space.preallocator().needs_maintenance()
+        {
             self.want_maintenance();
         }
         self.lock()
@@ -458,14 +459,14 @@ impl Drop for PanicGuard<'_> {
 
 impl CommitWork for WriteHalf {
     fn commit(&self) {
-        self.queued.store(false, SeqCst);
+        self.pending.begin_commit();
         self.preallocate_requested();
         self.run_commits(self.lock(), Until::Idle);
         self.run_callbacks();
     }
 
     fn maintain(&self) {
-        self.maintenance_queued.store(false, SeqCst);
+        self.pending.begin_maintenance();
         if let Err(error) = maintain(self) {
             tracing::error!(error = with_causes(&error), "maintenance failed");
             self.fail(error);

@@ -35,12 +35,12 @@ impl WriteHalf {
 
     /// Takes the lock of the set of segments, or waits for it.
     pub(crate) fn change_segments(&self) -> ChangingSegments<'_> {
-        ChangingSegments { log: self, lock: Some(self.segment_set_lock.lock()) }
+        ChangingSegments { log: self, lock: Some(self.segments.lock()) }
     }
 
     /// As [`WriteHalf::change_segments`], or `None` where another thread has the lock.
     pub(crate) fn try_change_segments(&self) -> Option<ChangingSegments<'_>> {
-        let lock = self.segment_set_lock.try_lock()?;
+        let lock = self.segments.try_lock()?;
         Some(ChangingSegments { log: self, lock: Some(lock) })
     }
 }

@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 use std::sync::Weak;
-use std::sync::atomic::Ordering::SeqCst;
 
 use esker_disk::{AlignedBuf, File, OpenMode, write_all_at};
 
@@ -27,7 +26,7 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     if log.is_closed() || log.watermark.is_terminal() {
         return Ok(());
     }
-    if log.rotation_pending.swap(false, SeqCst) {
+    if log.pending.take_rotation() {
         write_footers(log)?;
         unless_full(retain(log))?;
     }
@@ -41,7 +40,7 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
 /// units of the full segment are durable, too.
 fn write_footers(log: &WriteHalf) -> Result<()> {
     let durable = log.watermark.position();
-    let segments = log.segments.all();
+    let segments = log.segments.table().all();
     for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
         let state = segment.state.read();
         let due = state.full && !state.footed;
@@ -55,7 +54,7 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
                 }
             }
         } else if due {
-            log.rotation_pending.store(true, SeqCst);
+            log.pending.request_rotation();
         }
     }
     Ok(())
@@ -88,7 +87,7 @@ pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -
 fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
     // Not kept for the next time: an idle log has no more files open than it needs.
     let mut prewriter = None;
-    while let Some(next) = log.preallocator.next_range() {
+    while let Some(next) = log.space.preallocator().next_range() {
         if !prewrite_if_room(log, &mut prewriter, next.segment, &next.range)? {
             break;
         }
@@ -100,13 +99,13 @@ fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
 /// them.
 fn prewrite_after_burst(log: &WriteHalf) -> Result<()> {
     let now = log.engine.now();
-    let next = match log.preallocator.after_burst(now) {
+    let next = match log.space.preallocator().after_burst(now) {
         AfterBurst::Nothing => return Ok(()),
         AfterBurst::Look(at) => at,
         AfterBurst::Prewrite(next) => {
             if !prewrite_if_room(log, &mut None, next.segment, &next.range)? {
                 drop(next);
-                log.preallocator.end_burst();
+                log.space.preallocator().end_burst();
                 return Ok(());
             }
             now

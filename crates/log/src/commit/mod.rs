@@ -6,8 +6,9 @@
 //! `commit_delay` decides whether a commit waits for more callers. `preallocation` gets file space
 //! before records are placed in it, and `shared_reserve` lends the reserve to other logs.
 //! `preallocator` and `maintenance` do the background work: prewritten blocks, footers, and
-//! `retention`, which asks `ages` what is too old. `write_half` is the shared state, `lock_order`
-//! its locks, `committer` the state of the next commit, `space_request` the wait for space.
+//! `retention`, which asks `ages` what is too old. `write_half` is the shared state, in groups:
+//! `segment_set`, `log_space`, `pending_work`. `lock_order` has its locks, `committer` the state of
+//! the next commit, `space_request` the wait for space.
 
 pub(crate) mod ages;
 pub(crate) mod callbacks;
@@ -17,10 +18,13 @@ pub(crate) mod committer;
 pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod lock_order;
+pub(crate) mod log_space;
 pub(crate) mod maintenance;
+pub(crate) mod pending_work;
 pub(crate) mod preallocation;
 pub(crate) mod preallocator;
 pub(crate) mod retention;
+pub(crate) mod segment_set;
 pub(crate) mod shared_reserve;
 pub(crate) mod space_request;
 pub(crate) mod write_half;

@@ -17,8 +17,6 @@
 //! segment, so a crash leaves that part whole under one of two names. Under neither name does
 //! recovery use it before it has a header.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{File, OpenMode};
 
@@ -99,7 +97,7 @@ impl WriteHalf {
     /// poisoned.
     pub(crate) fn preallocate(&self, need: Need, may_wait: bool) -> Result<Space> {
         loop {
-            let drops = self.drops.load(SeqCst);
+            let drops = self.segments.drops();
             let full = match self.preallocate_now(need) {
                 Err(error) if error.is_no_space() && !need.internal => error,
                 outcome => return outcome.map(|()| Space::Preallocated),
@@ -114,7 +112,7 @@ impl WriteHalf {
                     return Err(error);
                 }
             }
-            if self.drops.load(SeqCst) != drops {
+            if self.segments.drops() != drops {
                 continue;
             }
             if durable == last || !may_free(self) {
@@ -134,7 +132,7 @@ impl WriteHalf {
     }
 
     fn preallocate_now(&self, need: Need) -> Result<()> {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         // At most one iteration each for a refusal, the reserve, this segment, and the next one;
         // more only if other appenders use the new space first.
         loop {
@@ -174,7 +172,7 @@ impl WriteHalf {
     /// Preallocates space before it is needed. Space or descriptors that are missing may be
     /// available when it is needed, and if not, the caller gets the error then.
     pub(crate) fn preallocate_ahead(&self) {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         let wanted = {
             let state = self.lock();
             if state.core.terminal().is_some() {
@@ -182,16 +180,16 @@ impl WriteHalf {
             }
             state.core.ahead()
         };
-        let Some(wanted) = wanted else { return self.preallocator.tried() };
+        let Some(wanted) = wanted else { return self.space.preallocator().tried() };
         if let Err(error) = self.make(&mut reserve, wanted, false) {
             self.unless_refused(error, "failed to reserve space ahead");
-            self.preallocator.tried();
+            self.space.preallocator().tried();
         }
     }
 
     /// The bytes that the records which free space may use on a full disk.
     pub(crate) fn room_in_reserve(&self) -> u64 {
-        let reserve = self.reserve.lock();
+        let reserve = self.space.lock_reserve();
         let lends = self.lends(&reserve);
         self.lock().core.room_in_reserve(lends)
     }
@@ -199,7 +197,7 @@ impl WriteHalf {
     /// Whether ordinary appends are refused until space is freed: the reserve is low, and there is
     /// no room to fill it.
     pub(crate) fn is_full_disk(&self) -> bool {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         if let Err(error) = reserve.restore(&*self.dir, &self.options) {
             self.unless_refused(error, "failed to fill the reserve");
         }
@@ -214,7 +212,7 @@ impl WriteHalf {
 
     /// Fills the reserve after space was freed; with a retention only up to its former size.
     pub(crate) fn fill_reserve(&self) {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         // A ring takes again what it frees, also if this session only truncates it.
         let is_ring = self.retention().is_set() || self.manifest.lock().retention.is_set();
         let filled = match is_ring {
@@ -289,7 +287,7 @@ impl WriteHalf {
 
     /// Deletes a spare file, because its space is wanted; `false` if there is none.
     fn delete_spare(&self) -> Result<bool> {
-        let Some(spare) = self.spares.lock().pop() else { return Ok(false) };
+        let Some(spare) = self.space.take_spare() else { return Ok(false) };
         self.dir.unlink(&paths::spare(spare))?;
         Ok(true)
     }
@@ -323,7 +321,7 @@ impl WriteHalf {
     fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
         let file = self.dir.open(&paths::segment(segment), OpenMode::write())?;
         let limit = self.preallocate_in(&*file, least, best)?;
-        self.preallocator.extended(segment, limit);
+        self.space.preallocator().extended(segment, limit);
         self.lock().core.extended(segment, limit);
         Ok(())
     }
@@ -350,7 +348,7 @@ impl WriteHalf {
 
     /// Creates the file of the next segment, from a spare if there is one.
     fn make_next(&self, number: u64, least: u32, best: u32, internal: bool) -> Result<()> {
-        let spare = if internal { None } else { self.spares.lock().pop() };
+        let spare = if internal { None } else { self.space.take_spare() };
         if let Some(spare) = spare
             && self.make_of_spare(spare, number, least, best)?
         {
@@ -426,8 +424,8 @@ impl WriteHalf {
     /// reserve is filled again. Returns `false` if a record was placed after unit `last`: the
     /// caller then looks again.
     fn begin_in_reserve(&self, need: Need, last: u64, full: Error) -> Result<bool> {
-        let mut reserve = self.reserve.lock();
-        let dropped = self.trim_point.low().seq;
+        let mut reserve = self.space.lock_reserve();
+        let dropped = self.segments.trim_point().low().seq;
         let wanted = {
             let state = self.lock();
             // After a close the directory may have another writer.
@@ -489,7 +487,7 @@ impl WriteHalf {
         let name = paths::segment(number);
         let writer = self.dir.open(&name, self.mode.writing())?;
         let reader = self.dir.open(&name, self.mode.reading())?;
-        self.preallocator.made(number, ReadySegment { writer, reader, written_to, limit });
+        self.space.preallocator().made(number, ReadySegment { writer, reader, written_to, limit });
         let full = if internal { limit } else { self.options.segment_size.max(limit) };
         self.lock().core.made(PreallocatedSegment { segment: number, limit, full, internal });
         Ok(())
@@ -533,7 +531,7 @@ impl WriteHalf {
     /// Leaves the preallocation to the engine, for a caller that does not wait. Returns that
     /// caller's error: that of the last request of any caller, unless segments left the log since.
     pub(crate) fn leave_space(&self, need: Need) -> Error {
-        let drops = self.drops.load(SeqCst);
+        let drops = self.segments.drops();
         let mut request = {
             let mut state = self.lock();
             let requests = state.space.like(need);
@@ -559,7 +557,7 @@ impl WriteHalf {
     }
 
     fn preallocate_for(&self, need: Need, made: u64) {
-        let drops = self.drops.load(SeqCst);
+        let drops = self.segments.drops();
         let outcome = self.preallocate(need, false);
         let mut state = self.lock();
         let failed = match outcome {

@@ -1,6 +1,5 @@
 //! Retention: what leaves the log at its old end, and how.
 
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -43,8 +42,8 @@ pub(crate) fn unless_full(outcome: Result<()>) -> Result<()> {
 /// caller holds `segment_set_lock`.
 pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
     let retention = log.retention();
-    let dropped = log.trim_point.low().seq;
-    let segments = log.segments.all();
+    let dropped = log.segments.trim_point().low().seq;
+    let segments = log.segments.table().all();
     let durable = log.watermark.position();
     let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
     let records = |segment: &Arc<Segment>| segment.state.read().records;
@@ -76,9 +75,9 @@ pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
 /// Whether a segment may leave the log once what follows it is durable: there is a limit, or
 /// dropped records still take space.
 pub(super) fn may_free(log: &WriteHalf) -> bool {
-    let dropped = log.trim_point.low().seq;
+    let dropped = log.segments.trim_point().low().seq;
     let holds_dropped = |oldest: Arc<Segment>| oldest.header.prev_seq < dropped;
-    log.retention().is_set() || log.segments.oldest().is_some_and(holds_dropped)
+    log.retention().is_set() || log.segments.table().oldest().is_some_and(holds_dropped)
 }
 
 /// Applies the retention at once, for a caller that found the disk full. Segments that another
@@ -105,11 +104,11 @@ pub(super) fn retain_now(log: &WriteHalf, may_wait: bool) -> Result<Option<()>> 
 /// segment that a crash can lose. Until then a later call does the work.
 fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     if log.watermark.position() <= first.header.base {
-        log.rotation_pending.store(true, SeqCst);
+        log.pending.request_rotation();
         return Ok(());
     }
     if is_planted(Bug::SegmentReusedTooEarly) {
-        let segments = log.segments.all();
+        let segments = log.segments.table().all();
         let dropped = segments.iter().filter(|segment| segment.number() < first.number());
         for segment in dropped {
             log.dir.open(&segment.name(), OpenMode::write())?.set_len(0)?;
@@ -121,11 +120,10 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         manifest.durable = manifest.durable.max(log.watermark.seq());
     })?;
     // Raise the trim point first: a reader below it must not look for segments that are gone.
-    log.trim_point.raise(Trim { seq: first.header.prev_seq, position: first.header.base });
-    let dropped = log.segments.drop_below(first.number());
-    if let Some(readers) = log.readers.upgrade() {
-        readers.dropped_below(first.number());
-    }
+    let trim = Trim { seq: first.header.prev_seq, position: first.header.base };
+    log.segments.trim_point().raise(trim);
+    let dropped = log.segments.table().drop_below(first.number());
+    log.segments.notify_readers(first.number());
     let recycles = log.retention().is_set();
     let dropped_any = !dropped.is_empty();
     for segment in dropped {
@@ -134,7 +132,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         // A reader may still use this handle; then the bytes must stay.
         let unused = Arc::into_inner(segment).is_some();
         // No other thread adds any: the caller holds `segment_set_lock`.
-        let wanted = log.spares.lock().len() < SPARE_FILES_MAX;
+        let wanted = log.space.spare_count() < SPARE_FILES_MAX;
         let segment_size = log.options.segment_size;
         // A much longer file, of a large record, would take its space for a segment.
         let fits = (segment_size / 2..=segment_size + segment_size / 8).contains(&size);
@@ -144,7 +142,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
                 renamed => {
                     renamed?;
                     log.dir.sync()?;
-                    log.spares.lock().push(number);
+                    log.space.add_spare(number);
                 }
             }
         } else {
@@ -154,7 +152,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     if dropped_any {
         log.dir.sync()?;
         log.fill_reserve();
-        log.drops.fetch_add(1, SeqCst);
+        log.segments.count_drop();
     }
     Ok(())
 }
@@ -166,7 +164,7 @@ pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
     let now = log.engine.now();
     let next = now + (age / CHECKS_PER_AGE).clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
     {
-        let mut ages = log.ages.lock();
+        let mut ages = log.segments.lock_ages();
         if ages.due > now {
             return Ok(());
         }
@@ -183,12 +181,12 @@ pub(crate) fn expire(log: &WriteHalf) -> Result<()> {
     let Some(age) = log.retention().age else { return Ok(()) };
     // An idle log, too, is to notice that the wall clock was set.
     log.engine.wall_ms();
-    let expired = log.ages.lock().older_than(age, log.engine.now());
+    let expired = log.segments.lock_ages().older_than(age, log.engine.now());
     let Some(Expired { through, earlier }) = expired else { return Ok(()) };
-    let (low, limit) = (log.trim_point.low().seq, log.watermark.position());
+    let (low, limit) = (log.segments.trim_point().low().seq, log.watermark.position());
     let found = match earlier {
         Some(earlier) => {
-            let first = first_unit_at(&log.segments, low, limit, earlier.time_ms);
+            let first = first_unit_at(log.segments.table(), low, limit, earlier.time_ms);
             first.map(|first| first.map_or(0, |first| first.after.min(earlier.last_seq)))
         }
         None => Ok(0),
@@ -214,7 +212,7 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
 /// Drops every record up to this one, and frees whole segments. The caller holds
 /// `segment_set_lock`.
 fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
-    if below <= log.trim_point.low().seq {
+    if below <= log.segments.trim_point().low().seq {
         return Ok(());
     }
     // Never write to a directory whose last write or sync failed.
@@ -243,10 +241,10 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     let page = (log.options.policy == Policy::OsBuffered).then_some(page);
     stored.sync_data()?;
     drop(page);
-    log.trim_point.raise(TrimPoint::locate(&log.segments, below));
-    let next = log.segments.of_seq(below.saturating_add(1));
-    let Some(first) = next.or_else(|| log.segments.newest()) else { return Ok(()) };
-    match log.segments.oldest_number() {
+    log.segments.trim_point().raise(TrimPoint::locate(log.segments.table(), below));
+    let next = log.segments.table().of_seq(below.saturating_add(1));
+    let Some(first) = next.or_else(|| log.segments.table().newest()) else { return Ok(()) };
+    match log.segments.table().oldest_number() {
         Some(oldest) if first.number() > oldest => drop_segments_below(log, &first).map_err(full),
         _ => Ok(()),
     }

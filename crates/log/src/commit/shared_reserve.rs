@@ -10,8 +10,6 @@
 //! A crash between the two steps leaves the space free, and the reserve is filled by the next
 //! opening of its log. The files that the taker makes have a crash argument of their own.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use crate::base::error::{Error, Result};
 use crate::base::lender::{Lender, Lent};
 use crate::commit::write_half::WriteHalf;
@@ -25,7 +23,7 @@ impl WriteHalf {
 
     /// Whether others use the reserve of this log.
     pub(super) fn shares_its_reserve(&self) -> bool {
-        self.shares.load(SeqCst)
+        self.space.is_shared()
     }
 
     /// Releases a part of the reserve, and calls `take`, which uses it. Returns `false`, and does
@@ -69,12 +67,12 @@ impl WriteHalf {
 /// refuses nothing.
 impl Lender for WriteHalf {
     fn lends(&self) -> u64 {
-        let reserve = self.reserve.lock();
+        let reserve = self.space.lock_reserve();
         if self.is_closed() { 0 } else { reserve.lends() }
     }
 
     fn is_low(&self) -> bool {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         if self.is_closed() {
             return false;
         }
@@ -84,7 +82,7 @@ impl Lender for WriteHalf {
     }
 
     fn fill(&self, may_grow: bool) {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         if self.is_closed() {
             return;
         }
@@ -99,7 +97,7 @@ impl Lender for WriteHalf {
     }
 
     fn lend(&self, lent: Lent, take: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
-        let mut reserve = self.reserve.lock();
+        let mut reserve = self.space.lock_reserve();
         if self.is_closed() {
             return Err(Error::Closed);
         }

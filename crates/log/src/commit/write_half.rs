@@ -1,6 +1,6 @@
 //! The writing half of an open log: the state shared by appenders, committers and maintenance.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -9,16 +9,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
-use crate::commit::ages::{Ages, Begin};
+use crate::commit::ages::Begin;
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
-use crate::commit::preallocator::Preallocator;
+use crate::commit::log_space::LogSpace;
+use crate::commit::pending_work::PendingWork;
+use crate::commit::segment_set::SegmentSet;
 use crate::commit::space_request::SpaceRequests;
 use crate::format::{Footer, LogId, Salt};
 use crate::runtime::clock::STEP_MIN_MS;
 use crate::runtime::counters::Counters;
-use crate::runtime::engine::{Engine, ReadWork};
+use crate::runtime::engine::Engine;
 use crate::runtime::waiters::{Waiters, WaitingCallers};
 use crate::staging::fill_tracker::FillTracker;
 use crate::staging::tail_cache::TailCache;
@@ -26,9 +28,6 @@ use crate::staging::terminal::TerminalCell;
 use crate::staging::watermark::DurableWatermark;
 use crate::store::file_mode::FileMode;
 use crate::store::manifest::Manifest;
-use crate::store::segment_table::SegmentTable;
-use crate::store::space_reserve::Reserve;
-use crate::store::trim_point::TrimPoint;
 use crate::store::watermark_page::WatermarkPage;
 
 pub(crate) struct WriteHalf {
@@ -43,48 +42,23 @@ pub(crate) struct WriteHalf {
     pub(crate) callbacks: Callbacks,
     pub(crate) watermark: Arc<DurableWatermark>,
     pub(crate) terminal: Arc<TerminalCell>,
-    pub(crate) segments: Arc<SegmentTable>,
+    pub(crate) segments: SegmentSet,
+    pub(crate) space: LogSpace,
+    pub(crate) pending: PendingWork,
     pub(crate) tail: Arc<TailCache>,
-    pub(crate) preallocator: Preallocator,
     pub(crate) counters: Counters,
     pub(crate) fill_tracker: Arc<[FillTracker]>,
     pub(crate) manifest: Mutex<Manifest>,
-    pub(crate) trim_point: Arc<TrimPoint>,
-    /// The numbers of the spare files.
-    pub(crate) spares: Mutex<Vec<u64>>,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
-    /// Whether the log is in the engine's queue for a commit, and for maintenance.
-    pub(crate) queued: AtomicBool,
-    pub(crate) maintenance_queued: AtomicBool,
-    /// Whether the log moved to another segment since the last maintenance.
-    pub(crate) rotation_pending: AtomicBool,
-    pub(crate) retention: Mutex<Retention>,
-    pub(crate) ages: Mutex<Ages>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
-    /// How often segments were dropped and their space was freed.
-    pub(crate) drops: AtomicU64,
-    /// Held while the set of segments changes.
-    pub(crate) segment_set_lock: Mutex<()>,
     /// Held while a checkpoint is written; the number of those begun in this session.
     pub(crate) checkpoints: Mutex<u64>,
     /// Whether a snapshot is being received.
     pub(crate) receiving: Arc<AtomicBool>,
-    /// Held while space is preallocated.
-    pub(crate) reserve: Mutex<Reserve>,
-    /// The size of the reserve, readable while another thread preallocates.
-    pub(crate) reserve_bytes: Arc<AtomicU64>,
-    /// Other logs may use the reserve.
-    pub(crate) shares: AtomicBool,
     /// Notified when the committer is back and when an in-flight commit ends.
     pub(crate) committer_idle: Condvar,
-    /// As many callers are back as the commit delay waits for.
-    pub(crate) delay_met: AtomicBool,
-    /// The highest unit of which a ticket was dropped before it resolved.
-    pub(crate) dropped_through: AtomicU64,
     pub(crate) closed: Arc<AtomicBool>,
-    /// The readers to notify when segments are dropped.
-    pub(crate) readers: Weak<dyn ReadWork>,
     pub(crate) weak_self: Weak<WriteHalf>,
 }
 
@@ -159,7 +133,7 @@ impl WriteHalf {
 
     /// Queues the log for maintenance.
     pub(crate) fn want_maintenance(&self) {
-        if !self.maintenance_queued.swap(true, SeqCst)
+        if self.pending.queue_maintenance()
             && !self.engine.is_manual()
             && let Some(log) = self.weak_self.upgrade()
         {
@@ -169,10 +143,10 @@ impl WriteHalf {
 
     /// Queues the log with the engine for a commit, whether or not there is a job.
     pub(crate) fn queue_commit(&self) {
-        if !self.queued.swap(true, SeqCst) {
+        if self.pending.queue_commit() {
             match self.weak_self.upgrade() {
                 Some(log) => self.engine.commit(log),
-                None => self.queued.store(false, SeqCst),
+                None => self.pending.begin_commit(),
             }
         }
     }
@@ -201,14 +175,14 @@ impl WriteHalf {
     }
 
     pub(crate) fn retention(&self) -> Retention {
-        *self.retention.lock()
+        self.segments.retention()
     }
 
     /// Sets the retention, and requests the maintenance that obeys it.
     pub(crate) fn set_retention(&self, retention: Retention) {
-        *self.retention.lock() = retention;
+        self.segments.set_retention(retention);
         self.count_ages();
-        self.rotation_pending.store(true, SeqCst);
+        self.pending.request_rotation();
         self.want_maintenance();
     }
 
@@ -217,14 +191,14 @@ impl WriteHalf {
     pub(crate) fn count_ages(&self) {
         // Before the lock, which commits take: a step of the clock is logged.
         let (now, wall_ms) = (self.engine.now(), self.engine.wall_ms());
-        let mut ages = self.ages.lock();
+        let mut ages = self.segments.lock_ages();
         let mut newest_ms = 0;
         let begin = ages.set_limit(self.retention().age, || {
             // A commit whose records are not in the table yet is noted after this.
-            let newest = self.segments.newest();
+            let newest = self.segments.table().newest();
             let state = newest.as_ref().map(|newest| newest.state.read());
             let last_seq = state.as_ref().map_or(0, |state| state.last_seq);
-            if last_seq > self.trim_point.low().seq {
+            if last_seq > self.segments.trim_point().low().seq {
                 newest_ms = state.as_ref().map_or(0, |state| state.time_ms);
             }
             Begin { now, wall_ms, last_seq }

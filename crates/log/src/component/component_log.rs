@@ -1,7 +1,6 @@
 //! The handle of a component's log.
 
 use std::sync::Weak;
-use std::sync::atomic::Ordering::SeqCst;
 
 use crate::base::error::Result;
 use crate::base::lender::{Lender, SharedReserve};
@@ -40,7 +39,7 @@ impl ComponentLog<'_> {
     /// Returns the reserve of this log, for other logs that use it, too: see
     /// [`Options::shared_reserve`](crate::Options::shared_reserve).
     pub fn shared_reserve(self) -> SharedReserve {
-        self.log.write.shares.store(true, SeqCst);
+        self.log.write.space.share_reserve();
         let lender: Weak<dyn Lender> = self.log.write.weak_self.clone();
         SharedReserve(lender)
     }

@@ -1,7 +1,5 @@
 //! Metrics of an open log.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use crate::log::Log;
 use crate::log::stats::LogStats;
 use crate::read::metadata::Metadata;
@@ -77,9 +75,9 @@ impl Log {
             stats,
             sync_durations,
             streams: self.read.streams.lags(metadata.durable.0, metadata.position.0),
-            reserve_bytes: write.reserve_bytes.load(Relaxed),
+            reserve_bytes: write.space.reserve_bytes(),
             reserve_wanted_bytes: write.options.reserve_bytes(),
-            spare_segments: write.spares.lock().len(),
+            spare_segments: write.space.spare_count(),
             metadata,
         }
     }

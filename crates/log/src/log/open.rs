@@ -1,7 +1,7 @@
 //! Opening a log for writing.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use esker_disk::{Dir, Facts, Lock};
@@ -14,7 +14,10 @@ use crate::base::read_options::ReadOptions;
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
+use crate::commit::log_space::LogSpace;
+use crate::commit::pending_work::PendingWork;
 use crate::commit::preallocator::Preallocator;
+use crate::commit::segment_set::SegmentSet;
 use crate::commit::space_request::SpaceRequests;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::consumers::Consumers;
@@ -196,7 +199,11 @@ fn write_half(
     let Shared { engine, waiters, watermark, terminal, segments, tail, trim_point, closed } =
         shared;
     let start = finalized.start;
-    let prewrites = is_durable(&options);
+    let (prewrites, size) = (is_durable(&options), options.segment_size);
+    let preallocator = Preallocator::new(start.segment, start.offset, prewrites, size);
+    let pending = PendingWork::default();
+    // Footers may be missing, and the retention may have changed.
+    pending.request_rotation();
     Arc::new_cyclic(|weak_self| WriteHalf {
         id: start.log,
         dir,
@@ -216,37 +223,18 @@ fn write_half(
         callbacks: Callbacks::default(),
         watermark,
         terminal,
-        trim_point,
-        segments,
+        segments: SegmentSet::new(segments, trim_point, options.retention, readers),
+        space: LogSpace::new(preallocator, reserve, finalized.spares),
+        pending,
         tail,
-        preallocator: Preallocator::new(
-            start.segment,
-            start.offset,
-            prewrites,
-            options.segment_size,
-        ),
         counters: Counters::default(),
         manifest: Mutex::new(finalized.manifest),
-        spares: Mutex::new(finalized.spares),
         checkpoints: Mutex::new(0),
         receiving: Arc::default(),
         lock: Mutex::new(Some(lock)),
-        queued: AtomicBool::new(false),
-        maintenance_queued: AtomicBool::new(false),
-        rotation_pending: AtomicBool::new(true),
-        dropped_through: AtomicU64::new(0),
-        retention: Mutex::new(options.retention),
-        ages: Mutex::default(),
         watermark_page: Mutex::new(finalized.page),
-        drops: AtomicU64::new(0),
-        segment_set_lock: Mutex::default(),
-        reserve_bytes: reserve.shared_bytes(),
-        reserve: Mutex::new(reserve),
-        shares: AtomicBool::new(false),
         committer_idle: Condvar::new(),
-        delay_met: AtomicBool::new(false),
         closed,
-        readers,
         weak_self: weak_self.clone(),
         options,
     })

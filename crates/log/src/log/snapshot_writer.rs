@@ -389,7 +389,7 @@ mod tests {
         let log = Log::builder("/log").options(options).open().unwrap();
         log.snapshots().writer(5).unwrap().publish(b"").unwrap();
         disk.inject(Fault::on(Op::List, Effect::Block(gate.clone())));
-        let is_locked = || log.write.segment_set_lock.try_lock().is_none();
+        let is_locked = || log.write.segments.try_lock().is_none();
         assert!(!is_locked());
         thread::scope(|scope| {
             let listing = scope.spawn(|| log.snapshots().list());

@@ -36,8 +36,8 @@ impl WriteHalf {
             // Whatever the outcome, no maintenance may run after the directory lock is released.
             let _changing = self.change_segments();
             // Wait for a running preallocation. A later one sees the terminal state and returns.
-            drop(self.reserve.lock());
-            let unused = self.preallocator.close();
+            drop(self.space.lock_reserve());
+            let unused = self.space.preallocator().close();
             let Some(mut committer) = committer else {
                 return durable_or_failed.and(Err(Error::Stopped));
             };
@@ -119,8 +119,8 @@ impl WriteHalf {
             self.dir.sync()?;
         }
         committer.end_file(self)?;
-        let Some(newest) = self.segments.newest() else { return Err(Error::Stopped) };
-        for segment in self.segments.all() {
+        let Some(newest) = self.segments.table().newest() else { return Err(Error::Stopped) };
+        for segment in self.segments.table().all() {
             let state = segment.state.read();
             let unfooted = state.full && !state.footed;
             drop(state);
