@@ -63,7 +63,7 @@ impl Target {
     /// The failure to read its records.
     pub fn failure(&self, error: &Error) -> Failure {
         match error {
-            Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
+            Error::Log(esker_log::Error::Trimmed(_)) => Failure::failed(format!(
                 "{}: another process dropped records before they were read; try again",
                 self.dir.display()
             )),

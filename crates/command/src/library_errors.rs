@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use esker_log::{Component, Error};
+use esker_log::{Component, Error, InvalidOption, Trimmed};
 
 use crate::exit::{Failure, Status};
 use crate::option_flags;
@@ -22,12 +22,12 @@ impl Failure {
                 let below = corruption.file.parent().filter(|below| below.starts_with(dir));
                 (Status::Corrupt, on_corruption(corruption, below.unwrap_or(dir)))
             }
-            Error::Quarantined { .. } => (Status::Corrupt, String::new()),
+            Error::Quarantined(_) => (Status::Corrupt, String::new()),
             Error::Locked { .. } => (
                 Status::Locked,
                 "; wait until the other process ends, or read with `esker log cat`".into(),
             ),
-            Error::InvalidOption { option, rule } => {
+            Error::InvalidOption(InvalidOption { option, rule }) => {
                 return Self::usage(option_flags::wrong(option, rule));
             }
             // Then the path is right.
@@ -168,7 +168,9 @@ impl Failure {
     pub fn from_read(error: &Error, dir: &Path) -> Self {
         let failure = Self::from_log(error, dir);
         match error {
-            Error::Trimmed { oldest } => failure.or_else(&format!("use --from {oldest} or higher")),
+            Error::Trimmed(Trimmed { oldest }) => {
+                failure.or_else(&format!("use --from {oldest} or higher"))
+            }
             _ => failure,
         }
     }
@@ -230,11 +232,13 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::io;
 
+    use esker_log::SeqRange;
+
     use super::*;
 
     #[test]
     fn unreadable_slot_is_named_with_its_cause() {
-        let cause = Error::Quarantined { from: 1.into(), to: 2.into() };
+        let cause = Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
         let error = esker_consensus::Error::CorruptedEntry { slot: 3.into(), cause };
         let failure = Failure::from_consensus(&error, Path::new("d"));
         assert_eq!(failure.status, Status::Corrupt);
@@ -305,14 +309,14 @@ mod tests {
     /// Only what takes `--from` advises it.
     #[test]
     fn a_record_that_was_dropped_is_followed_by_a_flag_where_there_is_one() {
-        let (error, dir) = (Error::Trimmed { oldest: 7.into() }, Path::new("d"));
+        let (error, dir) = (Error::Trimmed(Trimmed { oldest: 7.into() }), Path::new("d"));
         assert!(!Failure::from_log(&error, dir).message.contains("--from"));
         assert!(Failure::from_read(&error, dir).message.ends_with("; use --from 7 or higher"));
     }
 
     #[test]
     fn corruption_names_the_command_that_helps() {
-        let error = Error::Quarantined { from: 1.into(), to: 2.into() };
+        let error = Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
         assert_eq!(Failure::from_log(&error, Path::new("d")).status, Status::Corrupt);
     }
 }

@@ -72,7 +72,10 @@ mod tests {
             }
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            if !code.contains("Err(Error::InvalidOption {") {
+            if !["InvalidOption::unless(", "Err(InvalidOption {", "Err(Error::InvalidOption {"]
+                .iter()
+                .any(|construction| code.contains(construction))
+            {
                 continue;
             }
             let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));

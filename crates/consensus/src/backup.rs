@@ -148,7 +148,7 @@ impl Extent {
 
 /// The error for what another process dropped before it was copied.
 fn trimmed(reader: &ReadOnlyLog) -> Error {
-    Error::Log(esker_log::Error::Trimmed { oldest: reader.oldest() })
+    Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest: reader.oldest() }))
 }
 
 /// The last record that a reader can read.

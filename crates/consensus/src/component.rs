@@ -115,7 +115,7 @@ fn first_is_one(reader: &ReadOnlyLog) -> esker_log::Result<Option<bool>> {
                 let first = batch.as_ref().and_then(|batch| batch.iter().next());
                 return Ok(first.map(|record| Record::decode(record.payload).is_ok()));
             }
-            Err(esker_log::Error::Quarantined { .. }) => {}
+            Err(esker_log::Error::Quarantined(_)) => {}
             Err(error) => return Err(error),
         }
     }

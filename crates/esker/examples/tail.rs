@@ -18,7 +18,7 @@ pub fn run(dir: &Path, idle: Duration, mut each: impl FnMut(&[u8])) -> Result<()
             Ok(batch) => batch.iter().for_each(|record| each(record.payload)),
             Err(Error::Timeout) => return Ok(()),
             // Corrupt records were quarantined by a repair; the stream continues after them.
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Err(error) => return Err(error),
         }
     }

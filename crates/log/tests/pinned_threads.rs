@@ -8,7 +8,7 @@ mod fixture;
 use std::fs;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log};
+use esker_log::{Engine, Error, InvalidOption, Log};
 use fixture::{DIR, all, append, block_on, payload, payloads, small};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -40,7 +40,10 @@ fn pinned_engine_threads_stay_on_their_processor() {
     for nowhere in [none, CpuSet::MAX_CPU, usize::MAX] {
         options.pin = Some(nowhere);
         let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
-        assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
+        assert!(
+            matches!(error, Error::InvalidOption(InvalidOption { option: "pin", .. })),
+            "{error}"
+        );
         assert!(error.to_string().contains(&nowhere.to_string()), "{error}");
         let refused = Engine::pinned(1, nowhere).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
@@ -66,5 +69,5 @@ fn pinned_engine_threads_stay_on_their_processor() {
 
     options.engine = Some(Engine::manual());
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidOption(InvalidOption { option: "pin", .. })), "{error}");
 }

@@ -100,11 +100,11 @@ fn explain(error: &Error, dir: &Path, dest: &Path, command: CopyCommand) -> Fail
             Failure::from_consensus(error, dir).or_else(advice)
         }
         Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, dest),
-        Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
+        Error::Log(esker_log::Error::Trimmed(_)) => Failure::failed(format!(
             "{}: another process dropped records before they were copied; try again",
             dir.display()
         )),
-        Error::Log(esker_log::Error::Quarantined { .. }) => {
+        Error::Log(esker_log::Error::Quarantined(_)) => {
             let advice = "a log that lost records is not copied, because its node may have \
                           forgotten votes: let that node rejoin as a new member";
             Failure::from_consensus(error, dir).or_else(advice)

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use esker_log::{Corruption, Error, Metadata, ReadOnlyLog, Seq, Start, Stored};
+use esker_log::{Corruption, Error, Metadata, ReadOnlyLog, Seq, SeqRange, Start, Stored, Trimmed};
 use serde_json::json;
 
 use super::component::Component;
@@ -149,8 +149,8 @@ fn oldest_time(reader: &ReadOnlyLog) -> Result<(Option<SystemTime>, Option<Corru
         match time_at(reader, start) {
             Ok(time) => return Ok((time, None)),
             Err(Error::Corrupted(corruption)) => return Ok((None, Some(corruption))),
-            Err(Error::Quarantined { to, .. }) if to > after => after = to,
-            Err(Error::Trimmed { oldest }) if oldest > after => after = Seq(oldest.0 - 1),
+            Err(Error::Quarantined(SeqRange { to, .. })) if to > after => after = to,
+            Err(Error::Trimmed(Trimmed { oldest })) if oldest > after => after = Seq(oldest.0 - 1),
             Err(error) => return Err(error),
         }
         start = Start::After(after);

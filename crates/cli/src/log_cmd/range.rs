@@ -116,7 +116,7 @@ fn count_from(reader: &ReadOnlyLog, from: Seq) -> Result<u64> {
     loop {
         match stream.try_next() {
             Ok(Some(batch)) => count += batch.len() as u64,
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             // Printing reports it.
             Ok(None) | Err(Error::Corrupted(_)) => return Ok(count),
             Err(error) => return Err(error),

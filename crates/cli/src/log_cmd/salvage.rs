@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Error, ReadOptions, Salvage, Salvaged};
+use esker_log::{Error, ReadOptions, Salvage, Salvaged, SeqRange};
 
 use super::range::{Range, Take};
 use super::record_text::RecordText;
@@ -119,7 +119,7 @@ pub fn print(
             Salvaged::Quarantined { from, .. } if range.is_over(Some(from)) => break,
             Salvaged::Quarantined { from, to } => {
                 output::unless_closed(out.flush())?;
-                complain(&format!("note: {}", Error::Quarantined { from, to }));
+                complain(&format!("note: {}", Error::Quarantined(SeqRange { from, to })));
             }
             Salvaged::Missing { from, to } => {
                 output::unless_closed(out.flush())?;

@@ -159,7 +159,7 @@ pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
     let as_written =
         |n: &u64| matches!(log.read(*n), Ok(read) if *read.payload() == *record(*n).as_bytes());
     let kept = (1..=100).filter(as_written).count();
-    let is_right = kept == 99 && matches!(log.read(50), Err(Error::Quarantined { .. }));
+    let is_right = kept == 99 && matches!(log.read(50), Err(Error::Quarantined(_)));
     ensure!(is_right, "{kept} records are as written after the repair: {repaired:?}");
     log.close()?;
     Ok(vec![

@@ -170,7 +170,7 @@ fn floor(log: &Log) -> Result<u64> {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(start),
             // The replay reports it.
-            Err(esker_log::Error::Quarantined { .. }) => continue,
+            Err(esker_log::Error::Quarantined(_)) => continue,
             Err(error) => return Err(error.into()),
         };
         for record in &batch {
@@ -257,7 +257,9 @@ impl<'a, 'g> Replay<'a, 'g> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 // The log is read-only and reports the gap; the other slots stay readable.
-                Err(esker_log::Error::Quarantined { from, to }) if self.is_repaired() => {
+                Err(esker_log::Error::Quarantined(esker_log::SeqRange { from, to }))
+                    if self.is_repaired() =>
+                {
                     self.inner.lost.add(from, to);
                     continue;
                 }

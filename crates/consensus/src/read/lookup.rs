@@ -93,7 +93,7 @@ impl Inner {
         let invalid = Error::InvalidOffset { offset };
         let view = match self.log.read(offset) {
             Ok(view) => view,
-            Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed { .. }) => {
+            Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed(_)) => {
                 return Err(invalid);
             }
             Err(error) => return Err(error.into()),
@@ -123,7 +123,7 @@ impl Inner {
             // The slot may be among the quarantined records.
             _ => match self.lost.range() {
                 Some((from, to)) => {
-                    let cause = esker_log::Error::Quarantined { from, to };
+                    let cause = esker_log::Error::Quarantined(esker_log::SeqRange { from, to });
                     Error::CorruptedEntry { slot: Slot(slot), cause }
                 }
                 None => Error::SlotNotFound { slot: Slot(slot) },

@@ -159,7 +159,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
             // The store never had a record.
             Ok(None) if begins && copied.last == Seq::ZERO => break,
             Ok(None) => return Err(esker_log::Error::NotFound { seq: end }.into()),
-            Err(esker_log::Error::Trimmed { oldest }) => {
+            Err(esker_log::Error::Trimmed(esker_log::Trimmed { oldest })) => {
                 trim_retries.count(oldest)?;
                 source.hold_cleaning();
                 (stream, end) = source.begin()?;

@@ -219,8 +219,10 @@ impl From<esker_log::Error> for Error {
         match cause {
             esker_log::Error::Closed => Error::Closed,
             esker_log::Error::Forked => Error::Forked,
-            esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
-            esker_log::Error::InvalidOption { option, rule } => {
+            esker_log::Error::Quarantined(esker_log::SeqRange { from, to }) => {
+                Error::Quarantined { from, to }
+            }
+            esker_log::Error::InvalidOption(esker_log::InvalidOption { option, rule }) => {
                 Error::InvalidOption { option, rule }
             }
             cause => Error::Log(cause),

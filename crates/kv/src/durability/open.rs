@@ -104,7 +104,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let built = loop {
         match build(&records, ENTRIES_BYTES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
-            Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
+            Err(Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest }))) => {
                 trim_retries.count(oldest)?;
                 log.refresh()?;
             }

@@ -24,7 +24,7 @@ pub fn check_records(log: &ReadOnlyLog) -> Result<u64> {
                     count += 1;
                 }
             }
-            Err(esker_log::Error::Quarantined { .. }) => {}
+            Err(esker_log::Error::Quarantined(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -60,7 +60,7 @@ impl View {
         let mut trim_retries = TrimRetries::default();
         loop {
             match self.apply_stream(log, follow, cursor) {
-                Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
+                Err(Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest }))) => {
                     trim_retries.count(oldest)?;
                     // In this order; see `backup`.
                     log.refresh()?;

@@ -246,7 +246,7 @@ impl View {
     /// `false` if nothing can be done about the error.
     #[cold]
     fn follow_dropped(&self, error: &Error) -> Result<bool> {
-        let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed { .. }));
+        let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed(_)));
         if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
         }
@@ -262,7 +262,7 @@ impl View {
         let next = self.table().successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
         let payload = self.read_record(key.key, next).map_err(|error| match error {
-            Error::Log(esker_log::Error::Trimmed { .. }) => expired,
+            Error::Log(esker_log::Error::Trimmed(_)) => expired,
             error => error,
         })?;
         match decode_put(&payload, key.keyspace, key.key, next)? {

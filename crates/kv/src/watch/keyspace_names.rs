@@ -47,12 +47,12 @@ impl KeyspaceNames {
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
-                Err(esker_log::Error::Trimmed { oldest }) => {
+                Err(esker_log::Error::Trimmed(esker_log::Trimmed { oldest })) => {
                     trim_retries.count(oldest)?;
                     stream = log.stream(Start::Oldest)?;
                 }
                 // The stream continues after the gap.
-                Err(esker_log::Error::Quarantined { .. }) => {}
+                Err(esker_log::Error::Quarantined(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -65,7 +65,7 @@ pub struct Watch {
 /// An error of the stream, as one of a watch.
 fn failure(error: esker_log::Error) -> Error {
     match error {
-        esker_log::Error::Trimmed { oldest } => Error::Trimmed { oldest },
+        esker_log::Error::Trimmed(esker_log::Trimmed { oldest }) => Error::Trimmed { oldest },
         error => error.into(),
     }
 }

@@ -463,7 +463,7 @@ impl SimEnv {
             other => return broken(format!("{unwritten} was never accepted, and is {other:?}")),
         }
         match (self.model.dropped(), life.log.read(self.model.dropped())) {
-            (0, _) | (_, Err(Error::Trimmed { .. })) => Ok(()),
+            (0, _) | (_, Err(Error::Trimmed(_))) => Ok(()),
             (seq, other) => broken(format!("{seq} was dropped, and is {other:?}")),
         }
     }

@@ -111,7 +111,7 @@ fn compare(
     }
     let ours = match (origin.stream)(Start::From(last)).and_then(|stream| first(stream, last)) {
         // A backup of the same lineage has the gap, too. Or the log dropped it meanwhile.
-        Err(Error::Quarantined { .. } | Error::Trimmed { .. }) => return Ok(Compared::Unknown),
+        Err(Error::Quarantined(_) | Error::Trimmed(_)) => return Ok(Compared::Unknown),
         found => found?,
     };
     let copy = ReadOnlyLog::builder(dest).options(options.clone()).open();
@@ -119,7 +119,7 @@ fn compare(
         copy.and_then(|copy| copy.stream(Start::From(last))).and_then(|stream| first(stream, last));
     let theirs = match theirs {
         // The end of the copy is corrupt, and is copied again. Or the copy is empty.
-        Err(Error::Corrupted(_) | Error::NotALog { .. } | Error::Trimmed { .. }) => {
+        Err(Error::Corrupted(_) | Error::NotALog { .. } | Error::Trimmed(_)) => {
             return Ok(Compared::Unknown);
         }
         theirs => theirs?,

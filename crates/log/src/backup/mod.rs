@@ -43,7 +43,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::error::{Error, Result, corruption_at};
+use crate::base::error::{Error, Result, Trimmed, corruption_at};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
@@ -186,7 +186,7 @@ fn copy_to(
             return Ok(backup);
         }
     }
-    Err(Error::Trimmed { oldest: Seq((origin.now)()?.low().seq).next() })
+    Err(Error::Trimmed(Trimmed { oldest: Seq((origin.now)()?.low().seq).next() }))
 }
 
 /// `None` if even the newest segment left the log before it was copied, or if another process began

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use esker_disk::{NoHugePages, Op, Refusal, process};
 
 use crate::base::component::Component;
-use crate::base::position::{Position, Seq};
+use crate::base::invalid_option::InvalidOption;
+use crate::base::position::{Position, Seq, SeqRange};
 use crate::format::RECORD_LIMIT_MAX;
 
 /// The result of an operation on a log.
@@ -28,12 +29,7 @@ pub enum Error {
     /// records stay readable. Reopen the log to continue.
     Poisoned(esker_disk::Error),
     /// An option is out of its range. Nothing was opened.
-    InvalidOption {
-        /// The option's name.
-        option: &'static str,
-        /// The rule that its value must satisfy.
-        rule: String,
-    },
+    InvalidOption(InvalidOption),
     /// The staging buffers are to be on huge pages, and too few are reserved. Nothing was opened.
     HugePages(NoHugePages),
     /// The system started no thread. Where this ends an opening, nothing was opened; a reader that
@@ -171,18 +167,10 @@ pub enum Error {
     /// The deadline passed. A record that was accepted may still become durable.
     Timeout,
     /// The record was dropped by retention or truncation.
-    Trimmed {
-        /// The oldest record that is still stored.
-        oldest: Seq,
-    },
-    /// These records were corrupt and `repair` quarantined them: every sequence number above `from`
-    /// and up to `to`.
-    Quarantined {
-        /// The last valid sequence number before the gap.
-        from: Seq,
-        /// The last sequence number in the gap.
-        to: Seq,
-    },
+    Trimmed(Trimmed),
+    /// These records were corrupt and `repair` quarantined them. `from` is the last valid one
+    /// before the gap.
+    Quarantined(SeqRange),
     /// Durable bytes differ from what was written. Nothing was changed; `repair` quarantines the
     /// corrupt part and keeps the rest.
     Corrupted(Corruption),
@@ -197,6 +185,21 @@ pub enum Error {
         position: Position,
     },
 }
+
+/// Records that retention or truncation dropped before they were read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trimmed {
+    /// The oldest record that is still stored.
+    pub oldest: Seq,
+}
+
+impl fmt::Display for Trimmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the record was dropped; the oldest stored is {}", self.oldest)
+    }
+}
+
+impl std::error::Error for Trimmed {}
 
 /// A place where durable bytes are corrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -244,7 +247,7 @@ impl fmt::Display for Error {
             Error::Poisoned(_) => {
                 f.write_str("an earlier write or sync failed; reopen the log to continue")
             }
-            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::InvalidOption(cause) => write!(f, "{cause}"),
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::NoThread(_) => f.write_str("failed to start a thread"),
             Error::Closed => f.write_str("the log is closed"),
@@ -293,12 +296,8 @@ impl fmt::Display for Error {
             Error::Full => f.write_str("the staging memory is full"),
             Error::Busy { what } => write!(f, "{what}; wait until that ends"),
             Error::Timeout => f.write_str("the deadline passed"),
-            Error::Trimmed { oldest } => {
-                write!(f, "the record was dropped; the oldest stored is {oldest}")
-            }
-            Error::Quarantined { from, to } => {
-                write!(f, "the records above {from} up to {to} were corrupt and are quarantined")
-            }
+            Error::Trimmed(cause) => write!(f, "{cause}"),
+            Error::Quarantined(range) => write!(f, "{range} were corrupt and are quarantined"),
             Error::Corrupted(corruption) => write!(f, "{corruption}"),
             Error::NotFound { seq } => write!(f, "there is no durable record {seq}"),
             Error::InvalidPosition { position } => {
@@ -394,6 +393,12 @@ impl std::error::Error for Error {
     }
 }
 
+impl From<InvalidOption> for Error {
+    fn from(cause: InvalidOption) -> Self {
+        Error::InvalidOption(cause)
+    }
+}
+
 impl From<esker_disk::Error> for Error {
     fn from(cause: esker_disk::Error) -> Self {
         match cause.refusal() {
@@ -450,7 +455,7 @@ impl Error {
             | Error::NoThread(_) => true,
             Error::Io(_)
             | Error::Poisoned(_)
-            | Error::InvalidOption { .. }
+            | Error::InvalidOption(_)
             | Error::HugePages(_)
             | Error::Closed
             | Error::Forked
@@ -467,8 +472,8 @@ impl Error {
             | Error::TooManyConsumers { .. }
             | Error::OffsetChanged { .. }
             | Error::Conflict { .. }
-            | Error::Trimmed { .. }
-            | Error::Quarantined { .. }
+            | Error::Trimmed(_)
+            | Error::Quarantined(_)
             | Error::Corrupted(_)
             | Error::NotFound { .. }
             | Error::InvalidPosition { .. } => false,

@@ -2,6 +2,7 @@
 
 pub(crate) mod component;
 pub(crate) mod error;
+pub(crate) mod invalid_option;
 pub(crate) mod lender;
 pub(crate) mod log_end;
 pub(crate) mod metric_value;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::base::component::Component;
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
+use crate::base::invalid_option::InvalidOption;
 use crate::base::lender::SharedReserve;
 use crate::format::{BLOCK_BYTES, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
@@ -410,5 +411,5 @@ pub(super) fn index_rules(bytes: u32, records: u32) -> Result<()> {
 }
 
 fn rule(holds: bool, option: &'static str, rule: &str) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule: rule.into() }) }
+    Ok(InvalidOption::unless(holds, option, rule)?)
 }

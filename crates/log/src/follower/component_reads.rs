@@ -59,7 +59,7 @@ impl ReadOnlyComponentLog<'_> {
         self.reader.log.refuse_if_closed()?;
         let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
         match find(&self.reader.log.snapshot()) {
-            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
+            Err(Error::Corrupted(_) | Error::Trimmed(_)) => {
                 // As in `read`.
                 self.reader.log.poll(Depth::Rescan)?;
                 let snapshot = self.reader.log.snapshot();

@@ -9,7 +9,7 @@ use super::poller::{Depth, PolledLog};
 use super::scan_snapshot::{RESCAN_PAUSE, SCANS_MAX, Snapshot};
 use esker_disk::process;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, Trimmed};
 use crate::base::position::Seq;
 use crate::read::batch::Batch;
 use crate::read::cursor::{self, Cursor, Start};
@@ -124,10 +124,10 @@ impl FollowerFeed {
                     Some(corruption) => Err(Error::Corrupted(corruption.clone())),
                     None => Ok(Poll::Ready(None)),
                 },
-                Err(Error::Quarantined { from, to }) => {
-                    self.last = self.last.max(to.0);
+                Err(Error::Quarantined(range)) => {
+                    self.last = self.last.max(range.to.0);
                     self.start = None;
-                    Err(Error::Quarantined { from, to })
+                    Err(Error::Quarantined(range))
                 }
                 other => other,
             };
@@ -143,7 +143,7 @@ impl Feed for FollowerFeed {
                 return Ok(Poll::Pending);
             }
             let error = match self.next_of_snapshot(wait) {
-                Err(error @ (Error::Corrupted(_) | Error::Trimmed { .. })) => error,
+                Err(error @ (Error::Corrupted(_) | Error::Trimmed(_))) => error,
                 Ok(Poll::Pending) => return Ok(Poll::Pending),
                 other => {
                     self.rescans = 0;
@@ -158,7 +158,7 @@ impl Feed for FollowerFeed {
             if is_dropped || self.rescans > SCANS_MAX {
                 self.rescans = 0;
                 return Err(match is_dropped {
-                    true => Error::Trimmed { oldest: cursor::oldest(&*snapshot) },
+                    true => Error::Trimmed(Trimmed { oldest: cursor::oldest(&*snapshot) }),
                     false => cursor::exactly(&*snapshot, error),
                 });
             }

@@ -202,7 +202,7 @@ impl ReadOnlyLog {
     fn find(&self, find: impl Fn(&Snapshot) -> Result<View>) -> Result<View> {
         self.log.refuse_if_closed()?;
         match find(&self.log.snapshot()) {
-            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
+            Err(Error::Corrupted(_) | Error::Trimmed(_)) => {
                 // A file may have been reused, or the last records may have been moved.
                 self.log.poll(Depth::Rescan)?;
                 let snapshot = self.log.snapshot();

@@ -8,6 +8,7 @@ use esker_disk::{Dir, Facts, Lock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
+use crate::base::invalid_option::InvalidOption;
 use crate::base::lender::{Lent, SharedReserve};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
@@ -357,7 +358,7 @@ fn engine_of(options: &Options) -> Result<Engine> {
         (None, Some(processor)) => {
             if !affinity::may_use(processor) {
                 let rule = format!("a processor that this process may use; {processor} is none");
-                return Err(Error::InvalidOption { option: "pin", rule });
+                return Err(InvalidOption { option: "pin", rule }.into());
             }
             Engine::pinned(COMMIT_THREADS, processor)
         }

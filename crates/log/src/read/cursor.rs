@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use esker_disk::{AlignedBuf, read_full_at};
 
 use crate::base::error::corruption_at;
-use crate::base::error::{Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::error::{Error, Result, Trimmed};
+use crate::base::position::{Position, Seq, SeqRange};
 use crate::format::decode::{SearchResult, check_unit, find};
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK_BYTES, DecodeError, UnitHeader};
@@ -169,13 +169,13 @@ impl Cursor {
             };
             let (memory, offsets) = match read {
                 Ok(read) => read,
-                Err(Error::Quarantined { from, to }) => {
+                Err(Error::Quarantined(SeqRange { from, to })) => {
                     self.pass_gap(&segment, offset)?;
                     // Only a header was corrupt, or the caller skips these records.
                     if from == to || (self.skipping && to.0 <= self.skipped.after) {
                         continue;
                     }
-                    return Err(Error::Quarantined { from, to });
+                    return Err(Error::Quarantined(SeqRange { from, to }));
                 }
                 Err(Error::Corrupted(corruption)) => {
                     if self.skipping && self.skip_corruption(&segment, offset, end)? {
@@ -201,7 +201,7 @@ impl Cursor {
         let low = source.low();
         // Plus one, because the trim point may be inside the bad unit itself.
         if self.position + 1 < low.position {
-            return Error::Trimmed { oldest: Seq(low.seq).next() };
+            return Error::Trimmed(Trimmed { oldest: Seq(low.seq).next() });
         }
         error
     }
@@ -239,13 +239,13 @@ impl Cursor {
 
 /// The error for a position that was dropped. The number is a lower bound; see [`exactly`].
 pub(crate) fn trimmed(source: &dyn Source) -> Error {
-    Error::Trimmed { oldest: Seq(source.low().seq.saturating_add(1)) }
+    Error::Trimmed(Trimmed { oldest: Seq(source.low().seq.saturating_add(1)) })
 }
 
 /// The same error with the exact number of the oldest record.
 pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
     match error {
-        Error::Trimmed { .. } => Error::Trimmed { oldest: oldest(source) },
+        Error::Trimmed(_) => Error::Trimmed(Trimmed { oldest: oldest(source) }),
         error => error,
     }
 }
@@ -268,7 +268,7 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
                     return record.seq;
                 }
             }
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Ok(None) => return Seq(low.seq.max(source.limit().1).saturating_add(1)),
             Err(_) => return Seq(low.seq.saturating_add(1)),
         }
@@ -284,7 +284,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
         if header.kind == UnitKind::Gap {
             let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));
-            return Err(Error::Quarantined { from, to });
+            return Err(Error::Quarantined(SeqRange { from, to }));
         }
         if header.span() as usize > got && header.span() <= left {
             (buffer, got) = load(segment, offset, header.span())?;
@@ -382,7 +382,9 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             Ok(View::new(Memory::Read(Arc::new(buffer), start), segment.header.base, record))
         }
         SearchResult::Passed => Err(not_found),
-        SearchResult::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
+        SearchResult::Gap { from, to } => {
+            Err(Error::Quarantined(SeqRange { from: Seq(from), to: Seq(to) }))
+        }
         SearchResult::Invalid { offset, decode_error } => {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
@@ -436,7 +438,7 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
             }
             Ok(None) => break,
             // The gap concerns other records.
-            Err(Error::Quarantined { .. }) if cursor.position <= position.0 => {}
+            Err(Error::Quarantined(_)) if cursor.position <= position.0 => {}
             Err(error) => return Err(error),
         }
     }

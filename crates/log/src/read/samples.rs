@@ -35,7 +35,7 @@ pub(crate) fn take(source: &dyn Source, last: u64) -> Samples {
                 crcs.push(crc(view.payload()));
                 bytes += view.payload().len();
             }
-            Err(Error::Trimmed { .. }) => break,
+            Err(Error::Trimmed(_)) => break,
             Err(_) => crcs.push(0),
         }
         if bytes >= BYTES_MAX {
@@ -56,7 +56,7 @@ pub(crate) fn matches(source: &dyn Source, samples: &Samples) -> bool {
         match cursor::read(source, Seq(seq)) {
             Ok(view) if crc(view.payload()) == *expected => {}
             Ok(_) | Err(Error::NotFound { .. }) => return false,
-            Err(Error::Trimmed { .. }) => break,
+            Err(Error::Trimmed(_)) => break,
             Err(_) => {}
         }
     }

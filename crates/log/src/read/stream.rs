@@ -105,7 +105,7 @@ impl LogStream {
         let next = self.feed.next(wait);
         let through = match &next {
             Ok(Poll::Ready(Some(batch))) => batch.last(),
-            Err(Error::Quarantined { to, .. }) => Some(*to),
+            Err(Error::Quarantined(range)) => Some(range.to),
             _ => None,
         };
         if let Some(through) = through {
@@ -187,7 +187,7 @@ pub(crate) async fn read_one(mut feed: impl Feed, seq: Seq) -> Result<View> {
 }
 
 fn is_final(error: &Error) -> bool {
-    !matches!(error, Error::Quarantined { .. })
+    !matches!(error, Error::Quarantined(_))
 }
 
 impl futures_core::Stream for LogStream {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Append, Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair,
-    verify,
+    Append, Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, Trimmed,
+    repair, verify,
 };
 
 use crate::fixture::{
@@ -123,7 +123,9 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     let first = kept[0].0;
     assert!(first > 500, "{first}");
     assert_eq!(kept, payloads(first..=1000));
-    assert!(matches!(log.read(Seq(1)), Err(Error::Trimmed { oldest }) if oldest == Seq(first)));
+    assert!(
+        matches!(log.read(Seq(1)), Err(Error::Trimmed(Trimmed { oldest })) if oldest == Seq(first))
+    );
     log.retention().truncate_before(Seq(990)).unwrap();
     assert_eq!(all(&log), payloads(990..=1000));
     log.close().unwrap();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Poll;
 
-use esker_log::{Batch, Error, Log, LogStream, Options, ReadOnlyLog, Result, Start};
+use esker_log::{Batch, Error, Log, LogStream, Options, ReadOnlyLog, Result, Start, Trimmed};
 use futures_util::StreamExt;
 
 use crate::fixture::{all, block_on, follows, payload, payloads, poll_once, until};
@@ -200,7 +200,7 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
                                 until("it is lapped", || fast.load(SeqCst) > far);
                             }
                         }
-                        Err(Error::Trimmed { oldest }) => {
+                        Err(Error::Trimmed(Trimmed { oldest })) => {
                             assert!(oldest.0 > given.load(SeqCst));
                             trimmed += 1;
                             stream = again(&reader);
@@ -222,7 +222,10 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
     // One that was lapped may still read what it has open; of one that has nothing, all is gone.
     reader.refresh().unwrap();
     let reported = paused.blocking_next();
-    assert!(matches!(reported, Err(Error::Trimmed { oldest }) if oldest.0 > 1), "{reported:?}");
+    assert!(
+        matches!(reported, Err(Error::Trimmed(Trimmed { oldest })) if oldest.0 > 1),
+        "{reported:?}"
+    );
     reader.close();
     for follower in followers {
         let end = follower.join().unwrap();
@@ -237,7 +240,7 @@ fn again(reader: &ReadOnlyLog) -> LogStream {
         reader.refresh().unwrap();
         match reader.stream(Start::Oldest) {
             Ok(stream) => return stream,
-            Err(Error::Trimmed { .. }) => {}
+            Err(Error::Trimmed(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

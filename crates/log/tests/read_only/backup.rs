@@ -596,7 +596,7 @@ fn a_ring_that_turns_while_it_is_copied_is_not_corrupt() {
                     }
                     assert_eq!(last, backup.durable.0);
                 }
-                Err(Error::Trimmed { .. }) => {}
+                Err(Error::Trimmed(_)) => {}
                 Err(error) => {
                     is_over.store(true, SeqCst);
                     panic!("{error}");

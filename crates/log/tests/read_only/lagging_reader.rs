@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, Options, ReadOnlyLog, Seq, Start};
+use esker_log::{Engine, Error, Log, LogStream, Options, ReadOnlyLog, Seq, Start, Trimmed};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -282,7 +282,10 @@ fn dropped_segments_are_released() {
         );
     }
     let end = paused.blocking_next().err();
-    assert!(matches!(end, Some(Error::Trimmed { oldest }) if oldest == log.oldest()), "{end:?}");
+    assert!(
+        matches!(end, Some(Error::Trimmed(Trimmed { oldest })) if oldest == log.oldest()),
+        "{end:?}"
+    );
     disk.clear_faults();
     log.retention().truncate_before(last - 3).unwrap();
     let mut again = reader.stream(Start::Tip).unwrap();

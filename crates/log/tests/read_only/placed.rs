@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::{CheckpointBuffer, RecordPlace};
-use esker_log::{Error, Log, ReadOnlyLog, Seq, Ticket};
+use esker_log::{Error, Log, ReadOnlyLog, Seq, Ticket, Trimmed};
 
 use crate::fixture::{DIR, small};
 
@@ -58,7 +58,10 @@ fn a_reader_returns_the_record_at_a_place() {
     match reader.component().read_placed(places[0]) {
         Ok(payload) => assert_eq!(&*payload, &[1; LEN]),
         dropped => {
-            assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(3) })), "{dropped:?}");
+            assert!(
+                matches!(dropped, Err(Error::Trimmed(Trimmed { oldest: Seq(3) }))),
+                "{dropped:?}"
+            );
         }
     }
     assert_eq!(&*reader.component().read_placed(places[2]).unwrap(), &[3; LEN]);

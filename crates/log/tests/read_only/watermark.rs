@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket, Trimmed};
 
 use crate::fixture::{
     self, DIR, LONG, ReadRecord, all, append, block_on, driven, log, payload, payloads, poll_once,
@@ -207,7 +207,7 @@ fn reader_below_the_trim_point_gets_trimmed() {
     reader.refresh().unwrap();
     let reported = std::iter::from_fn(|| stream.try_next().transpose()).find_map(Result::err);
     match reported {
-        Some(Error::Trimmed { oldest }) => assert_eq!(oldest, log.oldest()),
+        Some(Error::Trimmed(Trimmed { oldest })) => assert_eq!(oldest, log.oldest()),
         other => panic!("not trimmed: {other:?}"),
     }
     let fresh = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();

@@ -56,7 +56,7 @@ impl Printer {
             match self.stream.try_next() {
                 Ok(Some(batch)) => self.print_batch(&batch)?,
                 Ok(None) => break,
-                Err(gap @ Error::Quarantined { .. }) => self.skip(&gap)?,
+                Err(gap @ Error::Quarantined(_)) => self.skip(&gap)?,
                 Err(error) => return Err(End::Log(error)),
             }
         }
@@ -77,7 +77,7 @@ impl Printer {
             }
             match self.stream.blocking_next() {
                 Ok(batch) => self.print_batch(&batch)?,
-                Err(gap @ Error::Quarantined { .. }) => self.skip(&gap)?,
+                Err(gap @ Error::Quarantined(_)) => self.skip(&gap)?,
                 Err(Error::Closed) => return Ok(()),
                 Err(error) => return Err(End::Log(error)),
             }

@@ -209,7 +209,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
             let read = s.log.read_committed(Slot(slot), &guard);
             matches!(
                 read,
-                Err(Error::CorruptedEntry { cause: esker_log::Error::Quarantined { .. }, .. })
+                Err(Error::CorruptedEntry { cause: esker_log::Error::Quarantined(_), .. })
             )
         };
         let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;

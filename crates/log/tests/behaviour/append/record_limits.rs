@@ -2,7 +2,7 @@
 //! fits, whatever the buffers and segments are.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, RECORD_LIMIT_MAX, Seq};
+use esker_log::{Error, InvalidOption, Log, RECORD_LIMIT_MAX, Seq};
 
 use crate::fixture::{DIR, all, driven, log};
 
@@ -38,7 +38,10 @@ fn the_limit_can_be_set_up_to_64_mib() {
 
     options.record_limit = RECORD_LIMIT_MAX + 1;
     let refused = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(refused, Error::InvalidOption { option: "record_limit", .. }), "{refused:?}");
+    assert!(
+        matches!(refused, Error::InvalidOption(InvalidOption { option: "record_limit", .. })),
+        "{refused:?}"
+    );
 }
 
 /// A buffer is 8 KiB and a segment 64 KiB.

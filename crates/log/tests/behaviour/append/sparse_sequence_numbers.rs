@@ -6,13 +6,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Result, Seq, Start, Trimmed, repair, verify};
 
 use crate::fixture::{self, DIR, all, driven, payload};
 
 fn is_trimmed<T: std::fmt::Debug>(got: Result<T>, oldest: u64) -> bool {
     match got {
-        Err(Error::Trimmed { oldest: reported }) => {
+        Err(Error::Trimmed(Trimmed { oldest: reported })) => {
             assert_eq!(reported, Seq(oldest));
             true
         }

@@ -222,7 +222,7 @@ impl Changed<'_> {
             let seq = item.last();
             match (item, log.read(seq)) {
                 (Item::Record { payload, .. }, Ok(view)) => prop_assert_eq!(payload, &*view),
-                (_, Err(Error::Corrupted(_) | Error::Quarantined { .. })) => {}
+                (_, Err(Error::Corrupted(_) | Error::Quarantined(_))) => {}
                 (_, Err(Error::NotFound { .. })) => prop_assert!(seq > log.durable().0),
                 (_, other) => prop_assert!(false, "read({}) says {:?}", seq, other),
             }

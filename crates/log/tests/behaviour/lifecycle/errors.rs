@@ -8,7 +8,8 @@ use std::time::Duration;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{
-    Append, Error, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start,
+    Append, Error, InvalidOption, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq,
+    SeqRange, Start, Trimmed,
 };
 
 use crate::fixture::{DIR, append, driven, log, payload};
@@ -101,7 +102,7 @@ fn every_error_of_reading() {
     log.retention().truncate_before(20).unwrap();
 
     let error = log.read(19).unwrap_err();
-    assert!(matches!(error, Error::Trimmed { oldest: Seq(20) }));
+    assert!(matches!(error, Error::Trimmed(Trimmed { oldest: Seq(20) })));
     says(&error, &["20"]);
     let error = log.read(41).unwrap_err();
     assert!(matches!(error, Error::NotFound { seq: Seq(41) }));
@@ -127,7 +128,10 @@ fn every_error_of_reading() {
     options.on_corruption = OnCorruption::Quarantine;
     let log = Log::builder(DIR).options(options).open().unwrap();
     let error = log.read(30).unwrap_err();
-    assert!(matches!(error, Error::Quarantined { from: Seq(29), to: Seq(30) }), "{error:?}");
+    assert!(
+        matches!(error, Error::Quarantined(SeqRange { from: Seq(29), to: Seq(30) })),
+        "{error:?}"
+    );
     says(&error, &["29", "30", "quarantine"]);
     log.close().unwrap();
 }
@@ -151,7 +155,7 @@ fn every_error_of_opening() {
     let (mut options, _) = driven(&disk);
     options.segment_size = 5;
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::InvalidOption { option: "segment_size", .. }));
+    assert!(matches!(error, Error::InvalidOption(InvalidOption { option: "segment_size", .. })));
     says(&error, &["segment_size", "4096"]);
 
     disk.create_dir(Path::new("/other/things")).unwrap();

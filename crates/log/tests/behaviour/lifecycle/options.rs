@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_log::{
-    Direct, Error, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown, ReadOnlyLog, Seq,
-    Sink, Start,
+    Direct, Error, InvalidOption, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown,
+    ReadOnlyLog, Seq, Sink, Start,
 };
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads, read_from};
@@ -21,7 +21,7 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
     let before = disk.fingerprint();
     let (mut options, _) = driven(&disk);
     set(&mut options);
-    let Err(Error::InvalidOption { option, rule }) =
+    let Err(Error::InvalidOption(InvalidOption { option, rule })) =
         Log::builder(DIR).options(options.clone()).open()
     else {
         panic!("accepted: {options:?}");
@@ -71,7 +71,10 @@ fn readers_check_their_options_too() {
     let (mut options, _) = driven(&disk);
     options.index_records = 0;
     let refused = ReadOnlyLog::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(refused, Error::InvalidOption { option: "index_records", .. }), "{refused:?}");
+    assert!(
+        matches!(refused, Error::InvalidOption(InvalidOption { option: "index_records", .. })),
+        "{refused:?}"
+    );
 }
 
 #[test]

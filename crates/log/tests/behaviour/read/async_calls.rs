@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Error, Log, ReadOnlyLog, Seq};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Seq, Trimmed};
 
 use crate::fixture::{self, DIR, append, block_on, payload, payloads, poll_once, small, until};
 
@@ -54,7 +54,10 @@ fn every_record_is_read_by_its_number() {
     }
     for seq in [1, 10] {
         for found in both(seq) {
-            assert!(matches!(found, Err(Error::Trimmed { oldest: Seq(11) })), "{seq}: {found:?}");
+            assert!(
+                matches!(found, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))),
+                "{seq}: {found:?}"
+            );
         }
     }
     log.close().unwrap();

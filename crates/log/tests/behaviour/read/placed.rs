@@ -4,7 +4,7 @@
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::component::RecordPlace;
-use esker_log::{Error, Log, Policy, Position, Seq};
+use esker_log::{Error, Log, Policy, Position, Seq, Trimmed};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -146,7 +146,7 @@ fn a_place_that_holds_another_record_is_not_believed() {
     assert!(matches!(log.component().read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
     log.retention().truncate_before(places[10].seq).unwrap();
     let gone = log.component().read_placed(RecordPlace { position: Position(0), ..places[4] });
-    assert!(matches!(gone, Err(Error::Trimmed { oldest: Seq(11) })), "{gone:?}");
+    assert!(matches!(gone, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))), "{gone:?}");
     log.close().unwrap();
 }
 
@@ -188,7 +188,7 @@ fn a_place_in_no_segment_is_not_believed() {
     for gone in [0, 1, 100] {
         check(&log, &[RecordPlace { position: places[gone].position, ..last }]);
         let dropped = log.component().read_placed(places[gone]);
-        assert!(matches!(dropped, Err(Error::Trimmed { .. })), "{dropped:?}");
+        assert!(matches!(dropped, Err(Error::Trimmed(_))), "{dropped:?}");
     }
     log.close().unwrap();
 }
@@ -206,7 +206,7 @@ fn a_record_below_the_trim_point_is_trimmed_while_its_segment_is_there() {
     assert_eq!(log.storage().segments().len(), segments, "no segment was dropped");
     for place in &places[..10] {
         let dropped = log.component().read_placed(*place);
-        assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(11) })), "{dropped:?}");
+        assert!(matches!(dropped, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))), "{dropped:?}");
     }
     check(&log, &places[10..]);
     log.close().unwrap();

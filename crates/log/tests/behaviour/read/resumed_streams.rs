@@ -102,7 +102,7 @@ fn a_stream_begins_with_the_record_at_a_position() {
     assert!(matches!(reader.read_at(end), Err(Error::InvalidPosition { .. })));
     log.retention().truncate_before(Seq(31)).unwrap();
     let dropped = log.stream(Start::Position(positions[0].1)).map(drop);
-    let is_gone = matches!(dropped, Err(Error::Trimmed { .. } | Error::InvalidPosition { .. }));
+    let is_gone = matches!(dropped, Err(Error::Trimmed(_) | Error::InvalidPosition { .. }));
     assert!(is_gone, "{dropped:?}");
     check_positions(|start| log.stream(start), &positions[3..], 533);
     log.close().unwrap();

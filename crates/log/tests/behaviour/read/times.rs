@@ -28,7 +28,7 @@ fn times(stream: &mut LogStream) -> Vec<(u64, u64)> {
                 (record.seq.0, time.as_millis() as u64)
             })),
             Ok(None) => return all,
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -91,7 +91,7 @@ fn repaired_with(extra: u64) {
                 seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())));
             }
             Ok(None) => break,
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Err(error) => panic!("{error:?}"),
         }
     }

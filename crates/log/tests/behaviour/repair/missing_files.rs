@@ -180,7 +180,10 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     assert!(repaired.manifest_rebuilt);
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     let reported = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
-    assert!(matches!(reported, Error::Quarantined { from: Seq(7), to: Seq(12) }), "{reported:?}");
+    assert!(
+        matches!(reported, Error::Quarantined(SeqRange { from: Seq(7), to: Seq(12) })),
+        "{reported:?}"
+    );
     assert_eq!(log.append(b"on").unwrap().blocking_wait().unwrap().seq, Seq(13));
 }
 

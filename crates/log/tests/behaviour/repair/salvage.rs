@@ -220,7 +220,7 @@ fn kept(disk: &SimDisk) -> BTreeSet<ReadRecord> {
         match stream.try_next() {
             Ok(Some(batch)) => kept.extend(seen(&batch)),
             Ok(None) => return kept,
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

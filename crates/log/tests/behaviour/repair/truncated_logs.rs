@@ -51,7 +51,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     let log = Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
     reads(&log, items)?;
     match log.read(floor) {
-        Err(Error::Trimmed { .. }) => {}
+        Err(Error::Trimmed(_)) => {}
         other => return Err(format!("{floor} was dropped, and is {other:?}")),
     }
     if log.storage().metadata().after != Seq(floor) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Policy, ReadOnlyLog, Retention, Seq};
+use esker_log::{Engine, Error, InvalidOption, Log, Options, Policy, ReadOnlyLog, Retention, Seq};
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads};
 
@@ -211,7 +211,10 @@ fn limits_change_while_the_log_is_open() {
     let mut retention = Retention::NONE;
     retention.segments = Some(1);
     let refused = log.retention().set_limits(retention);
-    assert!(matches!(refused, Err(Error::InvalidOption { option: "retention.segments", .. })));
+    assert!(matches!(
+        refused,
+        Err(Error::InvalidOption(InvalidOption { option: "retention.segments", .. }))
+    ));
     assert_eq!(log.retention().limits(), Retention::NONE);
     retention.segments = Some(3);
     log.retention().set_limits(retention).unwrap();

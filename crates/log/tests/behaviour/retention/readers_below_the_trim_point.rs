@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Seq, Start};
+use esker_log::{Engine, Error, Log, Seq, Start, Trimmed};
 
 use crate::fixture::{DIR, append, driven, log, payload, payloads, read_from, seen};
 
@@ -23,7 +23,7 @@ fn turned() -> (Log, Engine) {
 
 fn oldest_reported<T>(outcome: esker_log::Result<T>) -> u64 {
     match outcome.err() {
-        Some(Error::Trimmed { oldest }) => oldest.0,
+        Some(Error::Trimmed(Trimmed { oldest })) => oldest.0,
         other => panic!("not trimmed: {other:?}"),
     }
 }
@@ -111,7 +111,7 @@ fn recycling_leaves_kept_batches_unchanged() {
         match stream.try_next() {
             Ok(Some(batch)) => held.push(batch),
             Ok(None) => {}
-            Err(Error::Trimmed { .. }) => stream = log.stream(Start::Oldest).unwrap(),
+            Err(Error::Trimmed(_)) => stream = log.stream(Start::Oldest).unwrap(),
             Err(error) => panic!("round {round}: {error}"),
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::{Purpose, SharedReserve};
-use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, Start};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, SeqRange, Start};
 
 use crate::fixture::driven;
 
@@ -218,7 +218,7 @@ fn a_repaired_log_is_recovered_in_the_shared_reserve() {
             match stream.try_next() {
                 Ok(Some(batch)) => records += batch.iter().count(),
                 Ok(None) => break,
-                Err(Error::Quarantined { from, to }) => lost += to.0 - from.0,
+                Err(Error::Quarantined(SeqRange { from, to })) => lost += to.0 - from.0,
                 Err(error) => panic!("{less}: {error:?}"),
             }
         }

@@ -326,7 +326,7 @@ fn read_of(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
         let record = &damage.history().live[seq];
         match log.read(*seq) {
             Ok(view) if *view == *record.payload => {}
-            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Quarantined(_)) => {}
             Err(Error::Corrupted(_)) if read.error.is_some() => {}
             other => {
                 let other = other.map(|view| view.len());
@@ -360,7 +360,7 @@ fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
         None if reader.storage().corruption().is_some() => {
             return Err("the damage is not met".into());
         }
-        Some(Error::Trimmed { .. }) if reader.storage().corruption().is_some() => return Ok(false),
+        Some(Error::Trimmed(_)) if reader.storage().corruption().is_some() => return Ok(false),
         Some(error) => damage.refusal(error)?,
         None => {}
     }

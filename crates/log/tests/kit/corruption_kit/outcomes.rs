@@ -1,7 +1,9 @@
 //! The three answers, and that every way to ask gives one of them.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Corruption, Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, Start, verify};
+use esker_log::{
+    Corruption, Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, SeqRange, Start, verify,
+};
 
 use super::DIR;
 use super::edits::Edit;
@@ -140,7 +142,7 @@ fn outcome_of_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked
             Err(format!("up to {guarantee} must be there, and it ends at {}", read.last()))
         }
         None | Some(Error::Corrupted(_)) => Ok(()),
-        Some(Error::Trimmed { .. }) if reader.storage().corruption().is_some() => Ok(()),
+        Some(Error::Trimmed(_)) if reader.storage().corruption().is_some() => Ok(()),
         Some(other) => Err(format!("{other:?}")),
     }
 }
@@ -270,7 +272,7 @@ fn single_reads(sample: &Sample, log: &Log, met: Option<&Corruption>) -> Checked
         let seq = item.last();
         match (item, log.read(seq)) {
             (Item::Record { payload, .. }, Ok(view)) if *payload == *view => {}
-            (Item::Gap(from, to), Err(Error::Quarantined { from: f, to: t }))
+            (Item::Gap(from, to), Err(Error::Quarantined(SeqRange { from: f, to: t })))
                 if (*from, *to) == (f.0, t.0) => {}
             (_, Err(Error::Corrupted(damage)))
                 if met.is_some_and(|met| met.file == damage.file) => {}

@@ -1,6 +1,6 @@
 //! Reading a log to its end, whatever it answers.
 
-use esker_log::{Batch, Error, Log, ReadOnlyLog, Seq, Start};
+use esker_log::{Batch, Error, Log, ReadOnlyLog, Seq, SeqRange, Start};
 
 /// A record or a gap, as a reader gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ fn drain(mut next: impl FnMut() -> Result<Option<Batch>, Error>) -> Result<Read,
                     return Err("an empty batch was delivered".into());
                 }
             }
-            Err(Error::Quarantined { from, to }) => items.push(Item::Gap(from.0, to.0)),
+            Err(Error::Quarantined(SeqRange { from, to })) => items.push(Item::Gap(from.0, to.0)),
             Err(error) => return Ok(Read { items, error: Some(error) }),
         }
     }

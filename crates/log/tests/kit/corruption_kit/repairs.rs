@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, Start, repair, verify,
+    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, SeqRange, Start, repair, verify,
 };
 
 use super::DIR;
@@ -154,7 +154,7 @@ pub fn check_log(log: &Log, items: &[Item]) -> Checked {
                     return Err(format!("read_at({at}), where {seq} is stored, returns {same:?}"));
                 }
             }
-            (Item::Gap(from, to), Err(Error::Quarantined { from: f, to: t }))
+            (Item::Gap(from, to), Err(Error::Quarantined(SeqRange { from: f, to: t })))
                 if *from <= f.0 && t.0 <= *to => {}
             (_, other) => return Err(format!("read({seq}) says {other:?}")),
         }
