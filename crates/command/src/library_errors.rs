@@ -108,19 +108,20 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the store in `dir`.
-    pub fn from_kv(error: &esker_kv::Error, dir: &Path) -> Self {
+    pub fn from_kv(error: impl Into<esker_kv::Error>, dir: &Path) -> Self {
         use esker_kv::Error;
+        let error: &Error = &error.into();
         match error {
             Error::Log(cause) => Failure::from_log_of_store(cause, dir),
-            Error::CorruptedRecord { .. } => {
+            Error::CorruptedRecord(_) => {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
-            Error::Quarantined { .. } => {
+            Error::Quarantined(_) => {
                 let command = "`esker kv export --all-keyspaces --skip-corrupt`";
                 let message = format!("{}: {error} with {command}", dir.display());
                 Self { status: Status::Corrupt, message }
             }
-            Error::InvalidOption { option, rule } => {
+            Error::InvalidOption(InvalidOption { option, rule }) => {
                 Failure::usage(option_flags::wrong(option, rule))
             }
             Error::InvalidName { .. } => Failure::usage(error.to_string()),
@@ -285,7 +286,7 @@ mod tests {
         };
         let dir = Path::new("d");
         for failure in [
-            Failure::from_kv(&esker_kv::Error::Log(denied()), dir),
+            Failure::from_kv(esker_kv::Error::Log(denied()), dir),
             Failure::from_consensus(&esker_consensus::Error::Log(denied()), dir),
         ] {
             let message = failure.message;
@@ -298,8 +299,8 @@ mod tests {
     /// The library names no command.
     #[test]
     fn quarantined_records_of_a_store_are_followed_by_the_command_that_saves_the_rest() {
-        let error = esker_kv::Error::Quarantined { from: 1.into(), to: 2.into() };
-        let failure = Failure::from_kv(&error, Path::new("d"));
+        let error = esker_kv::Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
+        let failure = Failure::from_kv(error.clone(), Path::new("d"));
         let command = "save what is left with `esker kv export --all-keyspaces --skip-corrupt`";
         assert!(failure.message.ends_with(command), "{}", failure.message);
         assert!(!error.to_string().contains("esker"), "{error}");

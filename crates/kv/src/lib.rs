@@ -43,15 +43,21 @@ mod watch;
 mod write;
 
 pub use backup::{UNFINISHED_BACKUP, backup_log};
+pub use base::corrupted_record::CorruptedRecord;
 pub use base::error::{Error, Result};
+pub use base::operation_errors::{
+    BackupError, BatchError, CheckError, CompactError, KeyspaceError, OpenError, ReadError,
+    RefreshError, SnapshotError, WaitError, WatchError, WriteBatchError, WriteError,
+};
 pub use base::options::{COMPONENT, Options, StoreBuilder};
 pub use base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 pub use base::stats::{ReadOnlyStats, Stats};
+pub use base::store_error::StoreError;
 pub use base::ticket::Ticket;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use cache::value::Value;
-/// The errors of the log, in [`Error::Log`].
+/// The errors of the log, in [`StoreError::Log`].
 #[doc(no_inline)]
 pub use esker_log::Error as LogError;
 /// The options of the log, in [`Options::log`].
@@ -59,7 +65,9 @@ pub use esker_log::Error as LogError;
 pub use esker_log::Options as LogOptions;
 pub use esker_log::reclaim::Reclaimed;
 #[doc(no_inline)]
-pub use esker_log::{Direct, Engine, OnCorruption, OpenCheck, ReadOnlyLog, ReadOptions};
+pub use esker_log::{
+    Direct, Engine, InvalidOption, OnCorruption, OpenCheck, ReadOnlyLog, ReadOptions, Trimmed,
+};
 pub use esker_log::{Policy, Seq, SeqRange};
 pub use limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use read::check_records::check_records;

@@ -9,9 +9,10 @@ use esker_disk::process;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::{OpenError, RefreshError};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
+use crate::base::store_error::StoreError;
 use crate::durability::open::{self, OpeningStats, ReadOnlyState};
 use crate::health::FailOnPanic;
 use crate::read::snapshot::Snapshot;
@@ -40,8 +41,8 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 /// # Snapshots
 /// A snapshot cannot hold up the cleaning of another process. When the writer dropped a value that
 /// a snapshot or scan reads and that was overwritten since, the call returns
-/// [`Error::SnapshotExpired`]. When it dropped records before they were applied here, all
-/// snapshots expire.
+/// [`SnapshotError::Expired`](crate::SnapshotError::Expired). When it dropped records before they
+/// were applied here, all snapshots expire.
 ///
 /// # Examples
 /// ```
@@ -109,13 +110,10 @@ impl ReadOnlyStoreBuilder {
     /// after.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Log`], for example
-    /// [`esker_log::Error::NotALog`] for a directory that is empty or does not exist,
-    /// [`esker_log::Error::WrongComponent`] for one that holds something else,
-    /// [`esker_log::Error::Corrupted`], [`esker_log::Error::Quarantined`];
-    /// [`Error::CorruptedRecord`]; [`Error::Trimmed`] if cleaning dropped records a hundred times
-    /// while they were read.
-    pub fn open(self) -> Result<ReadOnlyStore> {
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::NotALog`] for a
+    /// directory that is empty or does not exist, [`esker_log::Error::WrongComponent`] for one that
+    /// holds something else, [`esker_log::Error::Corrupted`].
+    pub fn open(self) -> Result<ReadOnlyStore, OpenError> {
         let Self { dir, options } = self;
         let opened = open::open_read_only(dir, &options)?;
         let ReadOnlyState { log, view, opening } = opened;
@@ -153,7 +151,7 @@ fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
         };
         match outcome {
             Ok(()) => {}
-            Err(Error::Closed | Error::Internal { .. }) => return,
+            Err(RefreshError::Store(error)) if error.ends_store() => return,
             Err(error) => {
                 tracing::warn!(%error, "failed to follow the log of a store");
                 stream = None;
@@ -168,8 +166,8 @@ impl ReadOnlyStore {
     /// Opens a store for reading, with the default options.
     ///
     /// # Errors
-    /// As [`ReadOnlyStoreBuilder::open`].
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    /// [`OpenError`], as [`ReadOnlyStoreBuilder::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::builder(dir).open()
     }
 
@@ -187,10 +185,8 @@ impl ReadOnlyStore {
     /// it reads what was written since the last call.
     ///
     /// # Errors
-    /// [`Error::Closed`]; [`Error::Trimmed`] if the writer dropped records a hundred times while
-    /// they were read; [`Error::CorruptedRecord`], [`Error::IndexFull`], [`Error::Log`]. What was
-    /// visible before stays visible.
-    pub fn refresh(&self) -> Result<Seq> {
+    /// [`RefreshError`]. What was visible before stays visible.
+    pub fn refresh(&self) -> Result<Seq, RefreshError> {
         self.reader.view.refresh()?;
         Ok(self.position())
     }
@@ -218,8 +214,8 @@ impl ReadOnlyStore {
     /// Returns the store as it is visible now. It stays so while the store is refreshed.
     ///
     /// # Errors
-    /// [`Error::Closed`].
-    pub fn snapshot(&self) -> Result<Snapshot> {
+    /// [`StoreError`].
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let view = &self.reader.view;
         view.refuse_if_closing()?;
         Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
@@ -266,7 +262,8 @@ impl ReadOnlyStore {
         bytes
     }
 
-    /// Closes the reader. Calls on its keyspaces, snapshots and scans return [`Error::Closed`].
+    /// Closes the reader. Calls on its keyspaces, snapshots and scans return
+    /// [`StoreError::Closed`].
     pub fn close(&self) {
         self.reader.close();
     }

@@ -6,9 +6,12 @@ use std::sync::Arc;
 use esker_log::reclaim::Reclaimed;
 use esker_log::{Seq, SeqRange};
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::{
+    BackupError, CompactError, KeyspaceError, OpenError, WatchError, WriteBatchError,
+};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
+use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::durability::checkpoint::DumpPace;
 use crate::durability::open;
@@ -22,7 +25,7 @@ use crate::write::batch::Batch;
 ///
 /// Dropping the last handle closes the store and blocks until it is closed. Call [`Store::close`]
 /// to get the result. A keyspace, a snapshot and a scan are not handles: once the store is closed,
-/// they return [`Error::Closed`].
+/// they return [`StoreError::Closed`].
 #[derive(Debug, Clone)]
 pub struct Store {
     writer: Arc<Writer>,
@@ -36,11 +39,12 @@ struct CloseOnDrop(Arc<Writer>);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         match self.0.close() {
+            Ok(()) => {}
             // A store that has failed logged that.
-            Ok(()) | Err(Error::Closed | Error::Internal { .. }) => {}
+            Err(StoreError::Closed | StoreError::Internal { .. }) => {}
             // Another thread may have been changing what this would free.
-            Err(Error::Forked) => std::mem::forget(Arc::clone(&self.0)),
-            Err(error) => tracing::warn!(%error, "failed to close a store"),
+            Err(StoreError::Forked) => std::mem::forget(Arc::clone(&self.0)),
+            Err(error @ StoreError::Log(_)) => tracing::warn!(%error, "failed to close a store"),
         }
     }
 }
@@ -52,11 +56,10 @@ impl StoreBuilder {
     /// Blocks: it reads the log.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Log`], for example
-    /// [`esker_log::Error::Locked`] when another process has it open,
-    /// [`esker_log::Error::WrongComponent`] for a directory that holds something else,
-    /// [`esker_log::Error::Corrupted`]; [`Error::CorruptedRecord`]. No record was changed then.
-    pub fn open(self) -> Result<Store> {
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::Locked`] when
+    /// another process has it open, [`esker_log::Error::WrongComponent`] for a directory that holds
+    /// something else, [`esker_log::Error::Corrupted`].
+    pub fn open(self) -> Result<Store, OpenError> {
         let Self { dir, options } = self;
         Ok(Store::new(open::open(dir, options)?))
     }
@@ -71,10 +74,11 @@ impl Store {
     /// Opens a store with the default options, and creates it where there is none.
     ///
     /// In a child that `fork` makes from here on, every call that returns a `Result` fails with
-    /// [`Error::Forked`], and dropping the handle changes nothing: see [`esker_log::Log::open`].
+    /// [`StoreError::Forked`], and dropping the handle changes nothing: see
+    /// [`esker_log::Log::open`].
     ///
     /// # Errors
-    /// As [`StoreBuilder::open`].
+    /// [`OpenError`], as [`StoreBuilder::open`].
     ///
     /// # Examples
     /// ```
@@ -86,7 +90,7 @@ impl Store {
     /// store.close()?;
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::builder(dir).open()
     }
 
@@ -118,8 +122,9 @@ impl Store {
     /// A keyspace that is created is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::InvalidName`], [`Error::Quarantined`], [`Error::Closed`], [`Error::Log`].
-    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+    /// [`KeyspaceError`]; [`KeyspaceError::Quarantined`] if a keyspace of this name may exist, see
+    /// [`Store::quarantined`].
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace, KeyspaceError> {
         let keys = self.writer.create_keyspace(name)?;
         Ok(self.writer.handle(&keys))
     }
@@ -132,8 +137,9 @@ impl Store {
     /// The drop is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::KeyspaceNotFound`], [`Error::DefaultKeyspace`], [`Error::Closed`], [`Error::Log`].
-    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+    /// [`KeyspaceError::NotFound`], [`KeyspaceError::DefaultKeyspace`],
+    /// [`KeyspaceError::Store`].
+    pub fn drop_keyspace(&self, name: &str) -> Result<(), KeyspaceError> {
         self.writer.drop_keyspace(name)?;
         self.writer.clean_now();
         Ok(())
@@ -152,11 +158,10 @@ impl Store {
     /// commit it earlier.
     ///
     /// # Errors
-    /// [`Error::ConditionFailed`], [`Error::AnotherStore`], [`Error::KeyspaceDropped`], and as
-    /// [`Keyspace::put`]. Nothing was written then.
-    pub fn write(&self, batch: &Batch) -> Result<Ticket> {
+    /// [`WriteBatchError`]. Nothing was written then.
+    pub fn write(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
         let ticket = self.writer.write_batch(batch);
-        self.writer.clean_after(ticket)
+        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
     }
 
     /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
@@ -165,17 +170,17 @@ impl Store {
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.
     ///
     /// # Errors
-    /// As [`Store::write`].
-    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket> {
+    /// [`WriteBatchError`], as [`Store::write`].
+    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
         let ticket = self.writer.write_batch_async(batch).await;
-        self.writer.clean_after(ticket)
+        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
     }
 
     /// Returns the store as it is now, for reading.
     ///
     /// # Errors
-    /// [`Error::Closed`].
-    pub fn snapshot(&self) -> Result<Snapshot> {
+    /// [`StoreError`].
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         let view = self.writer.view();
         view.refuse_if_closing()?;
         Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
@@ -184,8 +189,8 @@ impl Store {
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
     ///
     /// # Errors
-    /// [`Error::Closed`].
-    pub fn durable_snapshot(&self) -> Result<Snapshot> {
+    /// [`StoreError`].
+    pub fn durable_snapshot(&self) -> Result<Snapshot, StoreError> {
         let view = self.writer.view();
         view.refuse_if_closing()?;
         Ok(Snapshot::new(Arc::clone(view), view.pin_durable()))
@@ -194,8 +199,8 @@ impl Store {
     /// Returns a ticket that resolves when everything accepted before this call is durable.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Log`].
-    pub fn barrier(&self) -> Result<Ticket> {
+    /// [`StoreError`].
+    pub fn barrier(&self) -> Result<Ticket, StoreError> {
         self.writer.view().health().check_invariants()?;
         Ok(Ticket(self.writer.log.barrier()?))
     }
@@ -207,8 +212,8 @@ impl Store {
     /// Everything accepted before this call is durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Log`].
-    pub fn sync(&self) -> Result<()> {
+    /// [`StoreError`].
+    pub fn sync(&self) -> Result<(), StoreError> {
         self.barrier()?.blocking_wait().map(drop)
     }
 
@@ -221,7 +226,7 @@ impl Store {
     /// Cancel-safe: the commit that was requested continues.
     ///
     /// # Errors
-    /// As [`Store::sync`].
+    /// [`StoreError`], as [`Store::sync`].
     ///
     /// # Examples
     /// ```
@@ -234,7 +239,7 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn sync_async(&self) -> Result<()> {
+    pub async fn sync_async(&self) -> Result<(), StoreError> {
         self.barrier()?.await.map(drop)
     }
 
@@ -256,8 +261,8 @@ impl Store {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Closed`], [`Error::Log`].
-    pub async fn wait_durable(&self, seq: Seq) -> Result<()> {
+    /// [`StoreError`].
+    pub async fn wait_durable(&self, seq: Seq) -> Result<(), StoreError> {
         self.writer.view().health().check_invariants()?;
         Ok(self.writer.log.wait_durable(seq).await?)
     }
@@ -265,11 +270,12 @@ impl Store {
     /// Watches the durable changes after a position, in order. That is [`Store::durable`] for those
     /// from now on, [`Changes::position`](crate::Changes::position) to resume, or [`Snapshot::seq`]
     /// of a durable snapshot for those since. The watch is no handle: once the store is closed it
-    /// returns [`Error::Closed`].
+    /// returns [`StoreError::Closed`].
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when cleaning has dropped changes after the position;
-    /// [`Error::NotDurable`] for a position that is above [`Store::durable`]; [`Error::Closed`].
+    /// [`WatchError::Trimmed`] when cleaning has dropped changes after the position;
+    /// [`WatchError::NotDurable`] for a position that is above [`Store::durable`];
+    /// [`WatchError::Store`].
     ///
     /// # Examples
     /// ```
@@ -287,7 +293,7 @@ impl Store {
     /// # drop(resumed);
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn watch(&self, from: impl Into<Seq>) -> Result<Watch> {
+    pub fn watch(&self, from: impl Into<Seq>) -> Result<Watch, WatchError> {
         Watch::from_store(&self.writer, from.into())
     }
 
@@ -306,9 +312,9 @@ impl Store {
     /// [`UNFINISHED_BACKUP`](crate::UNFINISHED_BACKUP). After a crash, remove it.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::Quarantined`]; [`Error::Closed`], also when the store is
-    /// closed meanwhile; [`Error::Log`], for example with [`esker_log::Error::NoSpace`] when there
-    /// is no room for the copy. The store is not affected, and the files of the copy are removed.
+    /// [`BackupError`]. In [`BackupError::Store`], for example [`StoreError::Closed`] when the
+    /// store is closed meanwhile, and [`esker_log::Error::NoSpace`] when there is no room for the
+    /// copy. The store is not affected, and the files of the copy are removed.
     ///
     /// # Examples
     /// ```
@@ -322,7 +328,7 @@ impl Store {
     /// assert_eq!(copy.keyspace().get("colour")?.as_deref(), Some(&b"blue"[..]));
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Seq> {
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Seq, BackupError> {
         self.writer.backup(dir.as_ref().into())
     }
 
@@ -339,9 +345,9 @@ impl Store {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Quarantined`];
-    /// [`Error::Log`], with [`esker_log::Error::NoSpace`] only if nothing could be freed.
-    pub fn compact(&self) -> Result<Reclaimed> {
+    /// [`CompactError`]. In [`CompactError::Store`], [`StoreError::Closed`] also when the store is
+    /// closed meanwhile, and [`esker_log::Error::NoSpace`] only if nothing could be freed.
+    pub fn compact(&self) -> Result<Reclaimed, CompactError> {
         self.writer.compact()
     }
 
@@ -357,9 +363,9 @@ impl Store {
     /// Durable when it returns, and everything accepted before it, too.
     ///
     /// # Errors
-    /// [`Error::Closed`]; [`Error::Log`], for example with [`esker_log::Error::NoSpace`]. The store
-    /// stays usable, unless its log failed.
-    pub fn checkpoint(&self) -> Result<bool> {
+    /// [`StoreError`], for example with [`esker_log::Error::NoSpace`]. The store stays usable,
+    /// unless its log failed.
+    pub fn checkpoint(&self) -> Result<bool, StoreError> {
         self.writer.view().refuse_if_closing()?;
         self.writer.write_checkpoint(DumpPace::Whole)
     }
@@ -368,8 +374,9 @@ impl Store {
     /// corruption.
     ///
     /// A key that has no record after the last of them is unknown: reading it returns
-    /// [`Error::Quarantined`] until it is put or deleted. So do a scan of a range in which a key
-    /// may be unknown; [`Store::create_keyspace`] for a name that is not known to be free, which
+    /// [`ReadError::Quarantined`](crate::ReadError::Quarantined) until it is put or deleted. So do,
+    /// each with its own error, a scan of a range in which a key may be unknown;
+    /// [`Store::create_keyspace`] for a name that is not known to be free, which
     /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
     /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.
     pub fn quarantined(&self) -> Vec<SeqRange> {
@@ -401,9 +408,9 @@ impl Store {
     /// Closes the store: everything accepted is durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it was closed already; [`Error::Log`]; [`Error::Internal`] if the store
-    /// had failed.
-    pub fn close(&self) -> Result<()> {
+    /// [`StoreError`]: [`StoreError::Closed`] if it was closed already, [`StoreError::Internal`] if
+    /// it had failed.
+    pub fn close(&self) -> Result<(), StoreError> {
         self.close_on_drop.0.close()
     }
 }

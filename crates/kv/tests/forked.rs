@@ -7,15 +7,15 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use esker_kv::{Batch, Error, ReadOnlyStore, Result, Store};
+use esker_kv::{Batch, Error, OpenError, ReadOnlyStore, Store, StoreError};
 use esker_log::{Engine, Seq};
 use esker_testkit::{import, in_forked_child, polled_once};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[track_caller]
-fn forked<T>(what: &str, outcome: Result<T>) {
-    match outcome.err() {
+fn forked<T>(what: &str, outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
         Some(Error::Forked) => {}
         other => panic!("{what}: {other:?}"),
     }
@@ -39,7 +39,7 @@ fn a_child_that_drops_a_store_changes_nothing() {
     .unwrap();
     assert!(import(&dir).unwrap() == before, "files changed");
     match open() {
-        Err(Error::Log(esker_log::Error::Locked { .. })) => {}
+        Err(OpenError::Store(StoreError::Log(esker_log::Error::Locked { .. }))) => {}
         other => panic!("the lock of a living writer is free: {other:?}"),
     }
     let parents = store.take().unwrap();

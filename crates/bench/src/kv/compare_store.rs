@@ -20,7 +20,6 @@ const COLD_THREADS: usize = 32;
 /// Opens the closed store, compares every value with what was put, and closes it. It has to have
 /// this many keys.
 pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> Outcome {
-    let failure = |error: esker_kv::Error| Failure::from_kv(&error, dir);
     let (fits, cores) = (fits_into_memory(dir), std::thread::available_parallelism());
     let mut options = options.clone();
     options.log.disk = std::sync::Arc::new(StdDisk::new());
@@ -33,12 +32,20 @@ pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> O
     } else {
         COLD_THREADS
     };
-    let store = Store::builder(dir).options(options).open().map_err(failure)?;
+    let store = Store::builder(dir)
+        .options(options)
+        .open()
+        .map_err(|error| Failure::from_kv(error, dir))?;
     let part = entries.count().div_ceil(threads as u64).max(1);
     let found: Outcome<u64> = std::thread::scope(|scope| {
         let parts = (0..threads as u64).map(|n| n * part..(n + 1) * part);
         let scans: Vec<_> = parts
-            .map(|part| scope.spawn(|| compare_part(entries, &store, part).map_err(failure)?))
+            .map(|part| {
+                scope.spawn(|| {
+                    compare_part(entries, &store, part)
+                        .map_err(|error| Failure::from_kv(error, dir))?
+                })
+            })
             .collect();
         let join = |scan: std::thread::ScopedJoinHandle<'_, Outcome<u64>>| {
             scan.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -49,7 +56,7 @@ pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> O
     if found != keys {
         return Err(Failure::corrupt(format!("{keys} keys were put, and {found} were read back")));
     }
-    store.close().map_err(failure)
+    store.close().map_err(|error| Failure::from_kv(error, dir))
 }
 
 /// Compares the keys with these numbers, and returns how many there are.

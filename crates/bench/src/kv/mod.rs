@@ -116,7 +116,7 @@ impl Bench<'_> {
         let arguments = self.arguments;
         let policy = self.options.log.policy;
         let dir = self.dir.clone();
-        let failure = |error: esker_kv::Error| Failure::from_kv(&error, &dir);
+        let failure = |error: esker_kv::Error| Failure::from_kv(error, &dir);
         self.floor.restart();
         self.floor.sample()?;
         let mut store = open(&dir, &self.options)?;
@@ -164,7 +164,7 @@ impl Bench<'_> {
             measured.push((*what, timed, Figure { open_ms, ..figure }, shape));
         }
         let keys = store.keyspace().len();
-        store.close().map_err(failure)?;
+        store.close().map_err(|error| failure(error.into()))?;
         compare_store::compare(&Entries::new(arguments), &dir, &self.options, keys)?;
         let mut puts = Vec::new();
         for (what, timed, figure, shape) in measured {
@@ -236,7 +236,7 @@ impl Bench<'_> {
     /// Closes and opens. Returns the time of opening and of closing.
     fn reopen(&self, store: Store) -> Outcome<(Store, Duration, Duration, TimedPart)> {
         let begin = Instant::now();
-        store.close().map_err(|error| Failure::from_kv(&error, &self.dir))?;
+        store.close().map_err(|error| Failure::from_kv(error, &self.dir))?;
         let closed = begin.elapsed();
         // Its memory is free before the other one needs as much.
         drop(store);
@@ -257,7 +257,7 @@ impl Bench<'_> {
 
 fn open(dir: &Path, options: &Options) -> Outcome<Store> {
     let store = Store::builder(dir).options(options.clone()).open();
-    store.map_err(|error| Failure::from_kv(&error, dir))
+    store.map_err(|error| Failure::from_kv(error, dir))
 }
 
 /// Loading writes batches of this many puts, or of so many bytes.
@@ -278,5 +278,5 @@ fn load(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<()> {
         }
     }
     drop(store.write(&batch)?);
-    store.sync()
+    Ok(store.sync()?)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_kv::{Batch, Error, Keyspace, Policy, Result, Store};
+use esker_kv::{Batch, CorruptedRecord, Error, Keyspace, Policy, Result, Store};
 
 use super::entry::{Entries, Sequence};
 use super::run_length::Until;
@@ -98,7 +98,7 @@ pub fn run(
     };
     let before_last_sync = start.begin.elapsed();
     if puts || what == Operation::Mixed {
-        store.sync().map_err(failure)?;
+        store.sync().map_err(|error| failure(error.into()))?;
     }
     let time = start.begin.elapsed();
     let syncs = store.stats().log.syncs - syncs;
@@ -127,7 +127,7 @@ fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<(
             ticket.blocking_wait()?;
         }
     }
-    store.sync()
+    Ok(store.sync()?)
 }
 
 type CallerResult = Result<(Latencies, u64)>;
@@ -179,7 +179,10 @@ impl Caller {
         match value {
             Some(value) if matches(&value) => Ok(()),
             None if self.work.what == Operation::Mixed => Ok(()),
-            _ => Err(Error::CorruptedRecord { seq: 0.into(), what: "it is not the value put" }),
+            _ => {
+                let what = "it is not the value put";
+                Err(Error::CorruptedRecord(CorruptedRecord { seq: 0.into(), what }))
+            }
         }
     }
 

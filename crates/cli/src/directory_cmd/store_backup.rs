@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_kv::{Error, Store, UNFINISHED_BACKUP, backup_log};
+use esker_kv::{BackupError, Store, StoreError, UNFINISHED_BACKUP, backup_log};
 use esker_log::ReadOnlyLog;
 use serde_json::json;
 
@@ -24,18 +24,24 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
         move || log.close()
     })
     .map_err(|error| Failure::from_io("catch signals", &error))?;
-    let position = backup_log(&log, Store::builder(to)).map_err(|error| match &error {
-        Error::Closed => command.ended_by_signal(interrupted.load(SeqCst)),
-        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, to),
-        Error::Trimmed { .. } => Failure::failed(format!(
+    let position = backup_log(&log, Store::builder(to)).map_err(|error| match error {
+        BackupError::Store(StoreError::Closed) => {
+            command.ended_by_signal(interrupted.load(SeqCst))
+        }
+        BackupError::Store(StoreError::Log(esker_log::Error::NoSpace { cause, .. })) => {
+            no_space_for_copy(&cause, to)
+        }
+        BackupError::Trimmed(_) => Failure::failed(format!(
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()
         )),
-        Error::NotEmpty { .. } if is_unfinished(to) => {
+        BackupError::NotEmpty { .. } if is_unfinished(to) => {
             command.unfinished(to, " of a key-value store")
         }
-        Error::NotEmpty { .. } => Failure::failed(error.to_string()),
-        _ => Failure::from_kv(&error, dir),
+        BackupError::NotEmpty { .. } => Failure::failed(error.to_string()),
+        BackupError::InvalidOption(_) | BackupError::Quarantined(_) | BackupError::Store(_) => {
+            Failure::from_kv(error, dir)
+        }
     })?;
     if as_json {
         let copied = json!({ "component": Component::Kv, "position": position.0 });

@@ -12,11 +12,11 @@ use esker_command::output;
 
 /// Checks every byte of the store's log, and every record.
 pub fn run(dir: &Path, as_json: bool) -> Outcome {
-    let failure = |error: esker_log::Error| Failure::from_kv(&error.into(), dir);
+    let failure = |error: esker_log::Error| Failure::from_kv(error, dir);
     let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
     if report.corruption.is_empty() {
         let log = open::log(dir)?;
-        esker_kv::check_records(&log).map_err(|error| Failure::from_kv(&error, dir))?;
+        esker_kv::check_records(&log).map_err(|error| Failure::from_kv(error, dir))?;
     }
     if as_json {
         output::print_json(&log_verify::report_json(Component::Kv, &report))?;

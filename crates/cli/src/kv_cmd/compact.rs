@@ -28,11 +28,11 @@ pub struct CompactArguments {
 pub fn run(arguments: &CompactArguments) -> Outcome {
     let CompactArguments { store, json } = arguments;
     let dir = store.dir("compact")?;
-    let failure = |error| Failure::from_kv(&error, dir);
     let store = open::store(dir, true)?;
     let reclaimed = store.compact();
     let bytes = store.stats().disk_bytes;
-    let done = reclaimed.and_then(|done| store.close().map(|()| done)).map_err(failure)?;
+    let done = reclaimed.map_err(|error| Failure::from_kv(error, dir))?;
+    store.close().map_err(|error| Failure::from_kv(error, dir))?;
     if *json {
         return output::print_json(&json!({
             "segments": done.segments,

@@ -57,9 +57,8 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
              --all-keyspaces, or --keyspace NAME",
         ));
     }
-    let failure = |error: esker_kv::Error| Failure::from_kv(&error, dir);
     let store = ReadOnlyStore::builder(dir).skip_quarantined(*skip_corrupt).open();
-    let store = store.map_err(failure)?;
+    let store = store.map_err(|error| Failure::from_kv(error, dir))?;
     let names = match keyspace {
         _ if *all_keyspaces => store.keyspaces(),
         Some(name) => vec![name.clone()],
@@ -74,15 +73,16 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
         let what = if others == 1 { "another keyspace is" } else { "other keyspaces are" };
         complain(&format!("note: {what} left out; --all-keyspaces exports all"));
     }
-    let snapshot = store.snapshot().map_err(failure)?;
+    let snapshot = store.snapshot().map_err(|error| Failure::from_kv(error, dir))?;
     let bar = progress::keys_bar(keyspaces.iter().map(|keyspace| keyspace.len()).sum());
     let mut out =
         output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
     for keyspace in &keyspaces {
         let name = all_keyspaces.then(|| keyspace.name());
         let mut is_empty = true;
-        for entry in bar.wrap_iter(snapshot.scan(keyspace, ..).map_err(failure)?) {
-            let (key, value) = entry.map_err(failure)?;
+        let scan = snapshot.scan(keyspace, ..).map_err(|error| Failure::from_kv(error, dir))?;
+        for entry in bar.wrap_iter(scan) {
+            let (key, value) = entry.map_err(|error| Failure::from_kv(error, dir))?;
             is_empty = false;
             let written = match framing {
                 Framing::Json => entries::write_json(&mut out, name, &key, &value),

@@ -93,7 +93,7 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     let durable = importing.finish();
     importing.progress.finish_and_clear();
     let ImportRun { input, framer, key, count, .. } = importing;
-    let closed = store.close().map_err(|error| Failure::from_kv(&error, dir));
+    let closed = store.close().map_err(|error| Failure::from_kv(error, dir));
     let outcome = ended.and_then(|ended| durable.and(closed).map(|()| ended));
     let outcome = outcome.and_then(|ended| {
         if ended == EndOfInput::Signal {
@@ -226,7 +226,9 @@ impl ImportRun<'_> {
         };
         let keyspace = self.select(&name)?;
         let Some((key, value)) = pair else { return Ok(()) };
-        self.batch.put(&keyspace, &key, &value).map_err(|error| self.store_failure(&error))?;
+        self.batch
+            .put(&keyspace, &key, &value)
+            .map_err(|error| self.store_failure(error.into()))?;
         self.bytes += key.len() + value.len();
         if self.batch.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
             self.write()?;
@@ -240,7 +242,7 @@ impl ImportRun<'_> {
             Some(keyspace) if keyspace.name() == name => Ok(keyspace.clone()),
             _ => {
                 let keyspace = self.store.create_keyspace(name);
-                let keyspace = keyspace.map_err(|error| self.store_failure(&error))?;
+                let keyspace = keyspace.map_err(|error| self.store_failure(error.into()))?;
                 Ok(self.keyspace.insert(keyspace).clone())
             }
         }
@@ -255,7 +257,7 @@ impl ImportRun<'_> {
         let entries = self.batch.len() as u64;
         self.batch.clear();
         self.bytes = 0;
-        self.tickets.push_back(written.map_err(|error| Failure::from_kv(&error, self.dir))?);
+        self.tickets.push_back(written.map_err(|error| Failure::from_kv(error, self.dir))?);
         self.count += entries;
         self.wait_until(IN_FLIGHT)
     }
@@ -270,7 +272,7 @@ impl ImportRun<'_> {
         while self.tickets.len() > in_flight
             && let Some(ticket) = self.tickets.pop_front()
         {
-            ticket.blocking_wait().map_err(|error| Failure::from_kv(&error, self.dir))?;
+            ticket.blocking_wait().map_err(|error| Failure::from_kv(error, self.dir))?;
         }
         Ok(())
     }
@@ -287,7 +289,7 @@ impl ImportRun<'_> {
         })
     }
 
-    fn store_failure(&self, error: &Error) -> Failure {
+    fn store_failure(&self, error: Error) -> Failure {
         match error {
             Error::KeyTooLarge { .. } | Error::ValueTooLarge { .. } | Error::InvalidName { .. } => {
                 self.failure(error)

@@ -67,9 +67,9 @@ pub fn run(arguments: &KeyspacesArguments) -> Outcome {
         }
         Action::Create { name } => {
             open::check_name(name)?;
-            change(dir, false, |store| store.create_keyspace(name).map(drop))
+            change(dir, false, |store| Ok(store.create_keyspace(name).map(drop)?))
         }
-        Action::Drop { name } => change(dir, true, |store| store.drop_keyspace(name)),
+        Action::Drop { name } => change(dir, true, |store| Ok(store.drop_keyspace(name)?)),
     }
 }
 
@@ -80,5 +80,6 @@ fn change(
     work: impl FnOnce(&Store) -> esker_kv::Result<()>,
 ) -> Outcome {
     let store = open::store(dir, must_exist)?;
-    work(&store).and(store.close()).map_err(|error| Failure::from_kv(&error, dir))
+    let (worked, closed) = (work(&store), store.close());
+    worked.and(closed.map_err(Into::into)).map_err(|error| Failure::from_kv(error, dir))
 }

@@ -45,17 +45,17 @@ impl WholeStore {
 /// Opens a store that exists, or may be created.
 pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
     let store = Store::builder(dir).must_exist(must_exist).clean(false).open();
-    store.map_err(|error| Failure::from_kv(&error, dir))
+    store.map_err(|error| Failure::from_kv(error, dir))
 }
 
 /// Opens a store for reading, without its lock.
 pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
-    ReadOnlyStore::open(dir).map_err(|error| Failure::from_kv(&error, dir))
+    ReadOnlyStore::open(dir).map_err(|error| Failure::from_kv(error, dir))
 }
 
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
-    let failure = |error: esker_log::Error| Failure::from_kv(&error.into(), dir);
+    let failure = |error: esker_log::Error| Failure::from_kv(error, dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
     log.component().expect(COMPONENT).map_err(failure)?;
     Ok(log)
@@ -71,12 +71,12 @@ pub fn check_name(name: &str) -> Outcome {
 
 /// Creates a failure for a keyspace that does not exist.
 pub fn not_found(dir: &Path, name: &str) -> Failure {
-    let error = Failure::from_kv(&Error::KeyspaceNotFound { name: name.into() }, dir);
+    let error = Failure::from_kv(Error::KeyspaceNotFound { name: name.into() }, dir);
     error.and(format_args!("`esker kv keyspaces {} list` prints the names", dir.display()))
 }
 
 impl KeyspaceSelection {
-    pub fn failure(&self, error: &Error) -> Failure {
+    pub fn failure(&self, error: impl Into<Error>) -> Failure {
         Failure::from_kv(error, &self.dir)
     }
 
@@ -103,12 +103,13 @@ impl KeyspaceSelection {
     pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
         check_name(&self.keyspace)?;
         let store = store(&self.dir, false)?;
-        let keyspace = store.create_keyspace(&self.keyspace).map_err(|e| self.failure(&e))?;
+        let keyspace =
+            store.create_keyspace(&self.keyspace).map_err(|error| self.failure(error))?;
         self.close(&store, work(&keyspace))
     }
 
     fn close<T>(&self, store: &Store, outcome: Outcome<T>) -> Outcome<T> {
-        let closed = store.close().map_err(|error| self.failure(&error));
+        let closed = store.close().map_err(|error| self.failure(error));
         outcome.and_then(|done| closed.map(|()| done))
     }
 }

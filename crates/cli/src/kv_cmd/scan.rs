@@ -77,13 +77,13 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
     let ScanArguments { place, range, reverse, limit, json } = arguments;
     place.read(|keyspace| {
         let scan = keyspace.scan(range.range());
-        let scan = scan.map_err(|error| place.failure(&error))?;
+        let scan = scan.map_err(|error| place.failure(error))?;
         let scan = if *reverse { scan.rev() } else { scan };
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut out =
             output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
         for entry in scan.take(most) {
-            let (key, value) = entry.map_err(|error| place.failure(&error))?;
+            let (key, value) = entry.map_err(|error| place.failure(error))?;
             let written = match json {
                 true => entries::write_json(&mut out, None, &key, &value),
                 false => [&key[..], b"\t", &value, b"\n"]

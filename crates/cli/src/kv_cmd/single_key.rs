@@ -94,8 +94,8 @@ pub fn put(arguments: &PutArguments) -> Outcome {
     };
     place.write(|keyspace| {
         let ticket = keyspace.put(key.as_bytes(), &value);
-        let durable = ticket.and_then(|ticket| ticket.blocking_wait());
-        durable.map(drop).map_err(|error| place.failure(&error))
+        let ticket = ticket.map_err(|error| place.failure(error))?;
+        ticket.blocking_wait().map(drop).map_err(|error| place.failure(error))
     })
 }
 
@@ -115,7 +115,7 @@ fn value_of_input() -> Outcome<Vec<u8>> {
 pub fn get(arguments: &GetArguments) -> Outcome {
     let GetArguments { place, key, json } = arguments;
     let value = place
-        .read(|keyspace| keyspace.get(key.as_bytes()).map_err(|error| place.failure(&error)))?;
+        .read(|keyspace| keyspace.get(key.as_bytes()).map_err(|error| place.failure(error)))?;
     let Some(value) = value else { return Err(Failure::silent()) };
     let write = || {
         let mut out = output::buffered()?;
@@ -144,8 +144,8 @@ pub fn delete(arguments: &DelArguments) -> Outcome {
             Some(key) => keyspace.delete(key.as_bytes()),
             None => keyspace.delete_range(range.range()),
         };
-        let durable = ticket.and_then(|ticket| ticket.blocking_wait());
-        durable.map_err(|error| place.failure(&error))?;
+        let ticket = ticket.map_err(|error| place.failure(error))?;
+        ticket.blocking_wait().map_err(|error| place.failure(error))?;
         Ok((before.saturating_sub(keyspace.len()), store.quarantined().is_empty()))
     })?;
     output::print(&match is_whole {

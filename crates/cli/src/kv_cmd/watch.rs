@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use clap::Args;
-use esker_kv::{Action, Change, Changes, Error, ReadOnlyStore, Seq, Watch};
+use esker_kv::{Action, Change, Changes, ReadOnlyStore, Seq, StoreError, Watch, WatchError};
 
 use super::{entries, open};
 use esker_command::exit::{Failure, Outcome, complain};
@@ -54,7 +54,7 @@ pub struct WatchArguments {
 /// Prints changes until a signal.
 pub fn run(arguments: &WatchArguments) -> Outcome {
     let WatchArguments { dir, from, .. } = arguments;
-    let failure = |error: Error| Failure::from_kv(&error, dir);
+    let failure = |error: WatchError| Failure::from_kv(error, dir);
     if let Some(name) = &arguments.keyspace {
         open::check_name(name)?;
     }
@@ -81,7 +81,9 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
         };
         let written = match next {
             Ok(changes) => print_changes(&mut out, &changes, arguments, &stopped),
-            Err(Error::Closed) => return output::unless_closed(out.flush()).map(drop),
+            Err(WatchError::Store(StoreError::Closed)) => {
+                return output::unless_closed(out.flush()).map(drop);
+            }
             Err(error) => {
                 output::unless_closed(out.flush())?;
                 let printed = format!("printed through position {}", watch.position());

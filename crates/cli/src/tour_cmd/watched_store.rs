@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_kv::{Action, Result, Store};
+use esker_kv::{Action, Error, Store};
 
 use super::step::{Figure, StepResult, ensure, record, timed};
 
@@ -11,8 +11,13 @@ const KEY_COUNT: u64 = 20_000;
 pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     let builder = Store::builder(dir).segment_size(8 << 20).reserve(1 << 20);
     let store = builder.clone().open()?;
-    let put = |n| store.keyspace().put(key(n), record(n)).map(drop);
-    let ((), put_ms) = timed(|| (0..KEY_COUNT).try_for_each(put).and_then(|()| store.sync()))?;
+    let put_all = || -> Result<(), Error> {
+        for n in 0..KEY_COUNT {
+            drop(store.keyspace().put(key(n), record(n))?);
+        }
+        Ok(store.sync()?)
+    };
+    let ((), put_ms) = timed(put_all)?;
     let (mut watch, mut next) = (store.watch(0)?, 0);
     while next < KEY_COUNT {
         for change in &watch.blocking_next()? {
@@ -41,7 +46,7 @@ fn key(n: u64) -> String {
 
 /// Checks that a scan has all keys in order, with their values.
 fn scan(store: &Store) -> StepResult<()> {
-    let found = store.keyspace().scan(..)?.collect::<Result<Vec<_>>>()?;
+    let found = store.keyspace().scan(..)?.collect::<Result<Vec<_>, _>>()?;
     let found = found.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
     let due = (0..KEY_COUNT).rev().map(|n| (key(n).into_bytes(), record(n).into_bytes()));
     ensure!(found.eq(due), "a scan lacks keys, or has other values than were put");

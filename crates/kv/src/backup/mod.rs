@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::BackupError;
 use crate::base::options::{COMPONENT, StoreBuilder};
 use crate::base::trim_retries::TrimRetries;
 use crate::state::writer::Writer;
@@ -41,12 +41,11 @@ pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRKVBU");
 ///
 /// A writer's cleaning is not held up. Each time it drops records that this call has not copied
 /// yet, the position to reach moves on. After a hundred times the call fails with
-/// [`Error::Trimmed`]: the writer is faster than the backup. Then use
+/// [`BackupError::Trimmed`]: the writer is faster than the backup. Then use
 /// [`Store::backup`](crate::Store::backup) in the writer's process.
 ///
 /// # Errors
-/// As [`Store::backup`](crate::Store::backup); [`Error::Trimmed`]; [`Error::Closed`] when the
-/// reader is closed.
+/// [`BackupError`].
 ///
 /// # Examples
 /// ```
@@ -62,13 +61,13 @@ pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRKVBU");
 /// assert_eq!(copy.keyspace().get("colour")?.as_deref(), Some(&b"blue"[..]));
 /// # Ok::<(), esker_kv::Error>(())
 /// ```
-pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq> {
+pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq, BackupError> {
     backup(&mut source::LogReader(log), &to)
 }
 
 impl Writer {
     /// Copies everything that was accepted before this call, and maybe more.
-    pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq> {
+    pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq, BackupError> {
         self.view().refuse_if_closing()?;
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
@@ -79,7 +78,7 @@ impl Writer {
     }
 }
 
-fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
+fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq, BackupError> {
     let StoreBuilder { dir, options } = to;
     options.validate()?;
     refuse_unless_empty(to)?;
@@ -90,7 +89,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     let outcome = match Log::builder(dir).options(log).open() {
         // Another backup to this directory began after the check.
         Ok(log) if log.storage().recovery().prior_shutdown != PriorShutdown::New => {
-            return Err(Error::NotEmpty { dir: dir.clone() });
+            return Err(BackupError::NotEmpty { dir: dir.clone() });
         }
         Ok(log) => write(source, &log),
         // Creating a log fails with the error of the system.
@@ -112,7 +111,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
 }
 
 /// Writes the backup to a new log, and makes it a store.
-fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
+fn write(source: &mut impl Source, log: &Log) -> Result<Seq, BackupError> {
     let CopiedRange { first, last } = copy(source, log)?;
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
@@ -131,7 +130,7 @@ struct CopiedRange {
     last: Seq,
 }
 
-fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
+fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange, BackupError> {
     let (mut stream, mut end) = source.begin()?;
     let mut copied = CopiedRange { first: Seq::ZERO, last: Seq::ZERO };
     let mut begins = true;
@@ -159,8 +158,8 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
             // The store never had a record.
             Ok(None) if begins && copied.last == Seq::ZERO => break,
             Ok(None) => return Err(esker_log::Error::NotFound { seq: end }.into()),
-            Err(esker_log::Error::Trimmed(esker_log::Trimmed { oldest })) => {
-                trim_retries.count(oldest)?;
+            Err(esker_log::Error::Trimmed(trimmed)) => {
+                trim_retries.count(trimmed)?;
                 source.hold_cleaning();
                 (stream, end) = source.begin()?;
                 begins = true;
@@ -171,12 +170,12 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
     Ok(copied)
 }
 
-fn refuse_unless_empty(to: &StoreBuilder) -> Result<()> {
+fn refuse_unless_empty(to: &StoreBuilder) -> Result<(), BackupError> {
     let dir = &to.dir;
     let names = match to.options.log.disk.open_dir(dir) {
         Ok(dir) => dir.list().map_err(esker_log::Error::from)?,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
         Err(cause) => return Err(esker_log::Error::from(cause).into()),
     };
-    if names.is_empty() { Ok(()) } else { Err(Error::NotEmpty { dir: dir.clone() }) }
+    if names.is_empty() { Ok(()) } else { Err(BackupError::NotEmpty { dir: dir.clone() }) }
 }

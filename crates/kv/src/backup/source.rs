@@ -3,17 +3,17 @@
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::MutexGuard;
 
-use crate::base::error::Result;
+use crate::base::operation_errors::BackupError;
 use crate::state::writer::Writer;
 
 /// The records that a backup copies.
 pub(super) trait Source {
     /// Streams from the oldest record on. Returns the position that the copy must reach: everything
     /// is durable there that replaces what is missing before the oldest record.
-    fn begin(&mut self) -> Result<(LogStream, Seq)>;
+    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError>;
     /// Cleaning dropped records that were not copied yet: keeps it from doing so again.
     fn hold_cleaning(&mut self);
-    fn refuse_if_closed(&self) -> Result<()>;
+    fn refuse_if_closed(&self) -> Result<(), BackupError>;
 }
 
 /// A store that is open in this process.
@@ -30,7 +30,7 @@ impl<'a> OpenStore<'a> {
 }
 
 impl Source for OpenStore<'_> {
-    fn begin(&mut self) -> Result<(LogStream, Seq)> {
+    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError> {
         // The trim point first: what was durable before it was raised is durable now.
         let stream = self.writer.log.stream(Start::Oldest)?;
         Ok((stream, self.writer.log.durable()))
@@ -42,8 +42,8 @@ impl Source for OpenStore<'_> {
         }
     }
 
-    fn refuse_if_closed(&self) -> Result<()> {
-        self.writer.view().refuse_if_closing()
+    fn refuse_if_closed(&self) -> Result<(), BackupError> {
+        Ok(self.writer.view().refuse_if_closing()?)
     }
 }
 
@@ -51,7 +51,7 @@ impl Source for OpenStore<'_> {
 pub(super) struct LogReader<'a>(pub(super) &'a ReadOnlyLog);
 
 impl Source for LogReader<'_> {
-    fn begin(&mut self) -> Result<(LogStream, Seq)> {
+    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError> {
         self.0.refresh()?;
         let stream = self.0.stream(Start::Oldest)?;
         // Again: one poll may see the trim point of a moment, and the durable position before it.
@@ -66,7 +66,7 @@ impl Source for LogReader<'_> {
     fn hold_cleaning(&mut self) {}
 
     /// The stream itself ends when the reader is closed.
-    fn refuse_if_closed(&self) -> Result<()> {
+    fn refuse_if_closed(&self) -> Result<(), BackupError> {
         Ok(())
     }
 }

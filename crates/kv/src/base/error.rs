@@ -1,19 +1,21 @@
-//! The error of an operation on a store.
+//! The error of any operation on a store.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use esker_disk::process;
-use esker_log::Seq;
+use esker_log::{InvalidOption, Seq, SeqRange, Trimmed};
 
-use crate::health::{BrokenInvariant, Refusal};
-use crate::index::table::IndexError;
+use crate::base::corrupted_record::CorruptedRecord;
 use crate::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 
-/// The result of an operation on a store.
+/// The result of any operation on a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of an operation on a store.
+/// The error of any operation on a store, for programs that return it with `?`.
+///
+/// Each operation has a smaller error, with what can happen there, and all of these convert to this
+/// one: [`OpenError`](crate::OpenError), [`ReadError`](crate::ReadError),
+/// [`WriteError`](crate::WriteError) and others.
 ///
 /// The message says what failed and what to do about it. It does not repeat the cause, which is in
 /// [`source`](std::error::Error::source).
@@ -41,12 +43,9 @@ pub enum Error {
     /// The snapshot is too old: it was held for too long, or too much was overwritten since. Take
     /// another.
     SnapshotExpired,
-    /// Cleaning has dropped changes that the watch did not deliver. Read a durable snapshot, and
-    /// watch from its position.
-    Trimmed {
-        /// The oldest record that is left.
-        oldest: Seq,
-    },
+    /// Cleaning has dropped records that were not read or delivered yet. For a watch, read a
+    /// durable snapshot, and watch from its position.
+    Trimmed(Trimmed),
     /// A position to watch from is above what is durable. It may be of another store, or of changes
     /// that a backup does not have.
     NotDurable {
@@ -80,39 +79,23 @@ pub enum Error {
     DefaultKeyspace,
     /// The handle of a keyspace belongs to another store.
     AnotherStore,
+    /// The time has passed. A write that was accepted may still become durable.
+    Timeout,
     /// The index is full: its entries take [`Options::index_bytes`](crate::Options::index_bytes).
     /// Nothing was written. Values of existing keys can still be put. Delete keys, or use several
     /// stores. Memory of a deleted key is used again for keys of the same length, in steps of
     /// eight bytes, once the delete is durable and no snapshot reads the key.
     IndexFull,
     /// A record has a valid checksum, but its content is not valid. Nothing was changed.
-    CorruptedRecord {
-        /// The record's sequence number.
-        seq: Seq,
-        /// The rule of the format that it breaks.
-        what: &'static str,
-    },
-    /// Records of the store were corrupt and are quarantined, and the answer may be among them:
-    /// every sequence number above `from` and up to `to`. A key is known again when it is put or
-    /// deleted. Restore a backup, or export what is left, see
+    CorruptedRecord(CorruptedRecord),
+    /// Records of the store were corrupt and are quarantined, and the answer may be among them. A
+    /// key is known again when it is put or deleted. Restore a backup, or export what is left, see
     /// [`ReadOnlyOptions::skip_quarantined`](crate::ReadOnlyOptions::skip_quarantined).
-    Quarantined {
-        /// The last valid sequence number before the gap.
-        from: Seq,
-        /// The last sequence number in the gap.
-        to: Seq,
-    },
+    Quarantined(SeqRange),
     /// An option is out of its range, one of the store or one that it passes to its log. Nothing
     /// was opened.
-    InvalidOption {
-        /// The option's name.
-        option: &'static str,
-        /// The rule that the option must follow.
-        rule: String,
-    },
-    /// An invariant of the store does not hold, which is a bug. The store refuses every later call
-    /// with this error, cleans nothing and writes no checkpoint. A write that returned it may or
-    /// may not survive. Report it, and open the store again: that builds the index from the log.
+    InvalidOption(InvalidOption),
+    /// As [`StoreError::Internal`](crate::StoreError::Internal).
     Internal {
         /// The invariant, as the sentence that should be true.
         invariant: &'static str,
@@ -125,12 +108,6 @@ pub enum Error {
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] the store accepts nothing
     /// until it is reopened.
     Log(esker_log::Error),
-}
-
-/// Refuses a call in a child that `fork` made.
-#[inline]
-pub(crate) fn refuse_if_forked() -> Result<()> {
-    if process::is_forked() { Err(Error::Forked) } else { Ok(()) }
 }
 
 impl fmt::Display for Error {
@@ -150,7 +127,7 @@ impl fmt::Display for Error {
                  written; try again",
             ),
             Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
-            Error::Trimmed { oldest } => write!(
+            Error::Trimmed(Trimmed { oldest }) => write!(
                 f,
                 "changes were dropped before they were delivered; the oldest record left is \
                  {oldest}: read a snapshot, and watch from its position"
@@ -172,18 +149,17 @@ impl fmt::Display for Error {
             }
             Error::DefaultKeyspace => f.write_str("the default keyspace cannot be dropped"),
             Error::AnotherStore => f.write_str("the keyspace belongs to another store"),
+            Error::Timeout => esker_log::Error::Timeout.fmt(f),
             Error::IndexFull => {
                 f.write_str("the index is full; delete keys, or use several stores")
             }
-            Error::CorruptedRecord { seq, what } => {
-                write!(f, "record {seq} is not a valid record of a store: {what}")
-            }
-            Error::Quarantined { from, to } => write!(
+            Error::CorruptedRecord(record) => record.fmt(f),
+            Error::Quarantined(SeqRange { from, to }) => write!(
                 f,
                 "the records above {from} up to {to} are quarantined, and the answer may be among \
                  them; restore a backup, or save what is left"
             ),
-            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::InvalidOption(cause) => cause.fmt(f),
             Error::Internal { invariant } => write!(
                 f,
                 "the store has failed, because this does not hold: {invariant}; open it again, and \
@@ -217,60 +193,12 @@ impl std::error::Error for Error {
 impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
+            esker_log::Error::Quarantined(range) => Error::Quarantined(range),
+            esker_log::Error::InvalidOption(cause) => Error::InvalidOption(cause),
+            esker_log::Error::Timeout => Error::Timeout,
             esker_log::Error::Closed => Error::Closed,
             esker_log::Error::Forked => Error::Forked,
-            esker_log::Error::Quarantined(esker_log::SeqRange { from, to }) => {
-                Error::Quarantined { from, to }
-            }
-            esker_log::Error::InvalidOption(esker_log::InvalidOption { option, rule }) => {
-                Error::InvalidOption { option, rule }
-            }
             cause => Error::Log(cause),
         }
-    }
-}
-
-impl From<BrokenInvariant> for Error {
-    fn from(BrokenInvariant(invariant): BrokenInvariant) -> Self {
-        Error::Internal { invariant }
-    }
-}
-
-impl From<IndexError> for Error {
-    fn from(error: IndexError) -> Self {
-        match error {
-            IndexError::ArenaFull => Error::IndexFull,
-            IndexError::Broken(broken) => broken.into(),
-        }
-    }
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Closed => Error::Closed,
-            Refusal::Failed(broken) => broken.into(),
-        }
-    }
-}
-
-pub(crate) fn check_key(key: &[u8]) -> Result<()> {
-    match key.len() {
-        size if size > KEY_LIMIT => Err(Error::KeyTooLarge { size }),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn check_value(value: &[u8]) -> Result<()> {
-    match value.len() {
-        size if size > VALUE_LIMIT => Err(Error::ValueTooLarge { size }),
-        _ => Ok(()),
-    }
-}
-
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    match name.len() {
-        1..=NAME_LIMIT => Ok(()),
-        size => Err(Error::InvalidName { size }),
     }
 }

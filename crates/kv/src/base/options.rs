@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Component, Engine, OnCorruption, OpenCheck, Options as LogOptions, Policy, RESERVE_KEPT_MOST,
-    RESERVE_MAX, Retention,
+    Component, Engine, InvalidOption, OnCorruption, OpenCheck, Options as LogOptions, Policy,
+    RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
 };
 
-use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::operation_errors::WriteError;
 use crate::index::arena::{ENTRIES_BYTES_MAX, ENTRIES_BYTES_MIN};
 use crate::record::RECORD_BYTES_MAX;
 
@@ -31,7 +32,7 @@ pub struct Options {
     /// When there are more, the oldest snapshots expire. Default 64 MiB.
     pub history_bytes: u64,
     /// The most bytes of memory for the entries of the index, which is taken in slabs of 4 MiB.
-    /// When the last slab that fits is begun, a put of a new key returns [`Error::IndexFull`].
+    /// When the last slab that fits is begun, a put of a new key returns [`WriteError::IndexFull`].
     /// Opening does not obey it. From 8 MiB, which has room for about 75,000 keys of 16 bytes, to
     /// 31 GiB. Default 31 GiB.
     pub index_bytes: u64,
@@ -89,10 +90,8 @@ impl Options {
         Self { log: LogOptions::on(disk), ..Self::default() }
     }
 
-    pub(crate) fn validate(&self) -> Result<()> {
-        let rule = |holds, option, rule: &str| {
-            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule: rule.into() }) }
-        };
+    pub(crate) fn validate(&self) -> Result<(), InvalidOption> {
+        let rule = |holds, option, rule: &str| InvalidOption::unless(holds, option, rule);
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
         rule(
             (ENTRIES_BYTES_MIN..=ENTRIES_BYTES_MAX).contains(&self.index_bytes),

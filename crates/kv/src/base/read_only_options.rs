@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_disk::Disk;
-use esker_log::{Engine, ReadOptions};
+use esker_log::{Engine, InvalidOption, ReadOptions};
 
-use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::operation_errors::ReadError;
 use crate::base::options::Options;
 
 /// Options of a [`ReadOnlyStore`](crate::ReadOnlyStore).
@@ -25,7 +26,7 @@ pub struct ReadOnlyOptions {
     pub follow: bool,
     /// Whether quarantined records are skipped, as if nothing were missing: a key then has
     /// the newest value that is left, which may be older than its last one. Use it to export what
-    /// is left. Default `false`: such keys return [`Error::Quarantined`](crate::Error).
+    /// is left. Default `false`: such keys return [`ReadError::Quarantined`].
     pub skip_quarantined: bool,
     /// The options of the log: disk, engine, cache and checks.
     pub log: ReadOptions,
@@ -39,7 +40,7 @@ impl Default for ReadOnlyOptions {
 }
 
 impl ReadOnlyOptions {
-    pub(crate) fn validate(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<(), InvalidOption> {
         let Self { cache_bytes, history_bytes, .. } = *self;
         Options { cache_bytes, history_bytes, ..Options::default() }.validate()
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use esker_log::Seq;
 
-use crate::base::error::Result;
+use crate::base::operation_errors::WaitError;
+use crate::base::store_error::StoreError;
 
 /// A handle to an accepted write that resolves when it is durable.
 ///
@@ -32,28 +33,28 @@ impl Ticket {
     /// commit.
     ///
     /// # Errors
-    /// [`Error::Log`](crate::Error::Log): the write or sync that carried the record failed, or an
-    /// earlier one did. The write may or may not survive; reopening decides.
-    pub fn blocking_wait(self) -> Result<Seq> {
+    /// [`StoreError::Log`]: the write or sync that carried the record failed, or an earlier one
+    /// did. The write may or may not survive; reopening decides.
+    pub fn blocking_wait(self) -> Result<Seq, StoreError> {
         Ok(self.0.blocking_wait()?.seq)
     }
 
     /// Blocks until the write is durable or the time has passed.
     ///
     /// # Errors
-    /// As [`Ticket::blocking_wait`], and [`esker_log::Error::Timeout`]; the write may still become
-    /// durable after that.
-    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Seq> {
+    /// [`WaitError::Timeout`], after which the write may still become durable; and as
+    /// [`Ticket::blocking_wait`].
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Seq, WaitError> {
         Ok(self.0.blocking_wait_timeout(timeout)?.seq)
     }
 }
 
 impl Future for Ticket {
-    type Output = Result<Seq>;
+    type Output = Result<Seq, StoreError>;
 
     /// # Cancel safety
     /// Cancel-safe: dropping the future loses only the notification.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Seq>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = std::task::ready!(Pin::new(&mut self.0).poll(cx));
         Poll::Ready(outcome.map(|appended| appended.seq).map_err(Into::into))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::error::Result;
+use crate::base::store_error::StoreError;
 use crate::state::writer::Writer;
 
 /// The time of a burst: the wait of a caller that needs the processor meanwhile.
@@ -25,10 +25,9 @@ impl<'a> Bursts<'a> {
     /// often, without a lock.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed) when the store is being closed: the caller of
-    /// `close` waits.
+    /// [`StoreError::Closed`] when the store is being closed: the caller of `close` waits.
     #[inline]
-    pub(crate) fn pause(&mut self) -> Result<()> {
+    pub(crate) fn pause(&mut self) -> Result<(), StoreError> {
         let Some(began) = self.began else { return Ok(()) };
         let took = began.elapsed();
         if took < BURST_TIME {
@@ -46,7 +45,7 @@ impl<'a> Bursts<'a> {
 #[cfg(test)]
 mod tests {
     use super::{BURST_TIME, Bursts};
-    use crate::{Error, Store};
+    use crate::{Store, StoreError};
 
     #[test]
     fn closing_ends_work_that_pauses() {
@@ -59,7 +58,7 @@ mod tests {
         assert!(paused.pause().is_ok());
         writer.view().close();
         std::thread::sleep(BURST_TIME);
-        assert!(matches!(paused.pause(), Err(Error::Closed)));
+        assert!(matches!(paused.pause(), Err(StoreError::Closed)));
         assert!(whole.pause().is_ok());
     }
 }

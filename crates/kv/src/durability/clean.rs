@@ -19,7 +19,9 @@ use esker_log::Seq;
 use esker_log::component::Purpose;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed};
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::{CompactError, WriteError};
+use crate::base::store_error::refuse_if_forked;
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::DumpPace;
@@ -40,7 +42,7 @@ const PASS_PAUSE_MAX: Duration = Duration::from_millis(50);
 impl Writer {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
-    pub(crate) fn compact(&self) -> Result<Reclaimed> {
+    pub(crate) fn compact(&self) -> Result<Reclaimed, CompactError> {
         refuse_if_forked()?;
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
@@ -58,12 +60,12 @@ impl Writer {
         }
     }
 
-    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
+    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, CompactError> {
         let _pass = self.cleaning().lock_pass();
         let view = self.view();
         view.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
-        view.gap().refuse()?;
+        view.gap().refuse().map_err(CompactError::Quarantined)?;
         view.remove_dropped();
         let pass = CleaningPass { writer: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
@@ -73,21 +75,28 @@ impl Writer {
 
     /// Starts cleaning in the background if this write found no space, or if it is time.
     #[inline]
-    pub(crate) fn clean_after(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
+    pub(crate) fn clean_after<E>(
+        self: &Arc<Self>,
+        written: Result<Ticket, E>,
+        is_no_space: impl Fn(&E) -> bool,
+    ) -> Result<Ticket, E> {
         match &written {
             Ok(ticket) => self.clean_soon(ticket.0.position().0),
-            Err(error) if error.is_no_space() => self.clean_full_disk(),
+            Err(error) if is_no_space(error) => self.clean_full_disk(),
             Err(_) => {}
         }
         written
     }
 
     /// Starts cleaning in the background after a delete of a range: much may be dead now.
-    pub(crate) fn clean_after_range(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
+    pub(crate) fn clean_after_range(
+        self: &Arc<Self>,
+        written: Result<Ticket, WriteError>,
+    ) -> Result<Ticket, WriteError> {
         if written.is_ok() {
             self.clean_now();
         }
-        self.clean_after(written)
+        self.clean_after(written, WriteError::is_no_space)
     }
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
@@ -131,7 +140,7 @@ impl Writer {
             let _fail_on_panic = fail_on_panic;
             if let Some(writer) = weak.upgrade()
                 && let Err(error) = writer.clean_while_requested()
-                && !matches!(error, Error::Closed | Error::Internal { .. })
+                && !matches!(&error, CompactError::Store(error) if error.ends_store())
             {
                 tracing::warn!(%error, "failed to reclaim space");
             }
@@ -147,7 +156,7 @@ impl Writer {
     }
 
     /// Reclaims what is worth it, as long as that is requested.
-    fn clean_while_requested(&self) -> Result<()> {
+    fn clean_while_requested(&self) -> Result<(), CompactError> {
         let cleaning = self.cleaning();
         let _open_on_drop = OpenOnDrop(cleaning.throttle());
         cleaning.request().work(|| {
@@ -194,16 +203,16 @@ struct PendingCopy {
 }
 
 impl Owner for CleaningPass<'_> {
-    type Error = Error;
+    type Error = CompactError;
     type Key = PendingCopy;
     const CHECKPOINT_GROWS: bool = false;
 
-    fn barrier(&self) -> Result<()> {
+    fn barrier(&self) -> Result<(), CompactError> {
         self.writer.view().table().await_writers();
         Ok(())
     }
 
-    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), CompactError> {
         let view = self.writer.view();
         view.refuse_if_closing()?;
         let position = self.writer.log.storage().metadata().position.0;
@@ -227,7 +236,7 @@ impl Owner for CleaningPass<'_> {
         Ok(())
     }
 
-    fn is_no_space(error: &Error) -> bool {
+    fn is_no_space(error: &CompactError) -> bool {
         error.is_no_space()
     }
 
@@ -235,14 +244,14 @@ impl Owner for CleaningPass<'_> {
         &self,
         record: &esker_log::Record<'_>,
         purpose: Purpose,
-    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>> {
+    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>, CompactError> {
         let writer = self.writer;
         let table = writer.view().table();
-        let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+        let invalid = |what| CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
         let Change::Put { value, .. } = change else {
             // The index has only puts at the numbers of live records.
-            return Err(invalid("it does not put a value"));
+            return Err(invalid("it does not put a value").into());
         };
         let hashed = table.hash(keyspace, key);
         let mut payload = Vec::new();
@@ -274,7 +283,7 @@ impl Owner for CleaningPass<'_> {
         }))
     }
 
-    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<()> {
+    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<(), CompactError> {
         let view = self.writer.view();
         let is_its_copy = copy.version.seq == to.0 && from < to;
         view.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
@@ -284,7 +293,7 @@ impl Owner for CleaningPass<'_> {
         Ok(())
     }
 
-    fn before_drop(&self, _cut: Seq) -> Result<()> {
+    fn before_drop(&self, _cut: Seq) -> Result<(), CompactError> {
         let writer = self.writer;
         let newest = writer.log.durable().0;
         let timeout = writer.options().snapshot_timeout;
@@ -293,10 +302,10 @@ impl Owner for CleaningPass<'_> {
             writer.view().refuse_if_closing()
         })?;
         // The index says which records are live.
-        writer.view().refuse_if_closing()
+        Ok(writer.view().refuse_if_closing()?)
     }
 
-    fn pace(&self, took: Duration) -> Result<()> {
+    fn pace(&self, took: Duration) -> Result<(), CompactError> {
         self.writer.view().refuse_if_closing()?;
         self.writer.cleaning().throttle().open();
         if self.throttled && !self.writer.is_behind() {

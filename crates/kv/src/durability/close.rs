@@ -1,12 +1,12 @@
 //! Closing a store.
 
-use crate::base::error::{Result, refuse_if_forked};
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::state::writer::Writer;
 
 impl Writer {
     /// Ends background work, writes a checkpoint if one is due, and closes the log: everything
     /// accepted is durable then.
-    pub(crate) fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
         self.view().close();
         if let Some(thread) = self.cleaning().take_thread()

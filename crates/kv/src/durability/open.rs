@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_log::{Log, ReadOnlyLog};
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::{OpenError, RefreshError};
 use crate::base::options::{COMPONENT, Options};
 use crate::base::read_only_options::ReadOnlyOptions;
 use crate::base::trim_retries::TrimRetries;
@@ -36,7 +36,7 @@ struct BuiltIndex {
 
 /// Builds the index of a store from its log, also where it takes more than its limit. With
 /// `skips_gaps`, as if nothing were missing.
-fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex> {
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, RefreshError> {
     let health = Arc::new(Health::default());
     let mut table = Table::new(limit, Arc::clone(&health));
     let loaded = checkpoint::load(records, &table);
@@ -59,7 +59,7 @@ fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex> 
 }
 
 /// Opens the log of a store and builds its index.
-pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>> {
+pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>, OpenError> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
@@ -95,7 +95,10 @@ pub(crate) struct OpeningStats {
 }
 
 /// Opens the log of a store for reading, without its lock, and builds an index.
-pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<ReadOnlyState> {
+pub(crate) fn open_read_only(
+    dir: PathBuf,
+    options: &ReadOnlyOptions,
+) -> Result<ReadOnlyState, OpenError> {
     options.validate()?;
     let log = ReadOnlyLog::builder(&dir).options(options.log.clone()).open()?;
     log.component().expect(COMPONENT)?;
@@ -104,8 +107,8 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let built = loop {
         match build(&records, ENTRIES_BYTES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
-            Err(Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest }))) => {
-                trim_retries.count(oldest)?;
+            Err(RefreshError::Trimmed(trimmed)) => {
+                trim_retries.count(trimmed)?;
                 log.refresh()?;
             }
             built => break built?,

@@ -30,7 +30,8 @@ use std::sync::Arc;
 use esker_log::component::RecordPlace;
 use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
-use crate::base::error::{Error, Result};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::RefreshError;
 use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
@@ -80,7 +81,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<ReplayEnd> {
+    pub(super) fn run(&mut self) -> Result<ReplayEnd, RefreshError> {
         let start = match self.checkpoint {
             Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
                 Start::After(Seq(note.replay))
@@ -100,7 +101,7 @@ impl<'a> Replay<'a> {
             let batch = match replayed.stream.try_next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
-                Err(esker_log::Error::Quarantined(esker_log::SeqRange { from, to })) => {
+                Err(esker_log::Error::Quarantined(SeqRange { from, to })) => {
                     self.gap.add(from, to);
                     replayed.last = replayed.last.max(to);
                     continue;
@@ -124,8 +125,8 @@ impl<'a> Replay<'a> {
         Ok(replayed)
     }
 
-    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<()> {
-        let invalid = |what| Error::CorruptedRecord { seq, what };
+    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<(), RefreshError> {
+        let invalid = |what| CorruptedRecord { seq, what };
         let record = Record::decode(payload).map_err(invalid)?;
         let id = record.keyspace;
         let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
@@ -141,7 +142,7 @@ impl<'a> Replay<'a> {
 
     /// Returns the keyspaces that the catalog names, and the gaps. Removes the entries of all other
     /// keyspaces, and those of keys that have no record after the last gap.
-    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap)> {
+    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), RefreshError> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
         let end = self.log.end().next().0;
         let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
@@ -187,7 +188,11 @@ struct CatalogEntry {
 }
 
 /// Reads the entries of the catalog.
-fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<CatalogEntry>> {
+fn read_catalog(
+    log: &Records,
+    table: &Table,
+    catalog: &Keys,
+) -> Result<Vec<CatalogEntry>, RefreshError> {
     let arena = table.arena();
     let order = catalog.order();
     let mut entries: Vec<CatalogEntry> = Vec::new();
@@ -201,7 +206,7 @@ fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<Cata
             continue;
         }
         let seq = Seq(version.seq);
-        let invalid = |what| Error::CorruptedRecord { seq, what };
+        let invalid = |what| CorruptedRecord { seq, what };
         let payload = log.read_placed(RecordPlace {
             seq,
             position: Position(version.position),
@@ -212,14 +217,14 @@ fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<Cata
             Some(CatalogChange { name: found, id: Some(id) }) if found.as_bytes() == name => {
                 entries.push(CatalogEntry { name: found.into(), id, seq });
             }
-            _ => return Err(invalid("it does not name this keyspace")),
+            _ => return Err(invalid("it does not name this keyspace").into()),
         }
     }
     entries.sort_by_key(|entry| entry.id);
     match entries.windows(2).find(|pair| pair[0].id == pair[1].id) {
         Some([_, second]) => {
             let what = "two keyspaces have its number";
-            Err(Error::CorruptedRecord { seq: second.seq, what })
+            Err(CorruptedRecord { seq: second.seq, what }.into())
         }
         _ => Ok(entries),
     }

@@ -2,7 +2,8 @@
 
 use esker_log::{ReadOnlyLog, Start};
 
-use crate::base::error::{Error, Result};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::CheckError;
 use crate::record::Record;
 
 /// Reads every durable record of a store's log and checks that it is one of a store. Returns their
@@ -10,8 +11,8 @@ use crate::record::Record;
 /// [`esker_log::verify`] reports those.
 ///
 /// # Errors
-/// [`Error::CorruptedRecord`]; [`Error::Log`] when the log cannot be read.
-pub fn check_records(log: &ReadOnlyLog) -> Result<u64> {
+/// [`CheckError`].
+pub fn check_records(log: &ReadOnlyLog) -> Result<u64, CheckError> {
     let mut stream = log.stream(Start::Oldest)?;
     let mut count = 0;
     loop {
@@ -19,7 +20,7 @@ pub fn check_records(log: &ReadOnlyLog) -> Result<u64> {
             Ok(None) => return Ok(count),
             Ok(Some(batch)) => {
                 for record in &batch {
-                    let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+                    let invalid = |what| CorruptedRecord { seq: record.seq, what };
                     Record::decode(record.payload).map_err(invalid)?;
                     count += 1;
                 }

@@ -21,7 +21,9 @@ use std::sync::Arc;
 
 use esker_log::{ReadOnlyLog, Seq, Start};
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::RefreshError;
+use crate::base::store_error::refuse_if_forked;
 use crate::base::trim_retries::TrimRetries;
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
@@ -37,7 +39,7 @@ type PendingChange = (String, Option<u32>);
 
 impl View {
     /// Applies the records that became durable since the last call.
-    pub(crate) fn refresh(&self) -> Result<()> {
+    pub(crate) fn refresh(&self) -> Result<(), RefreshError> {
         let Records::ReadOnly(log, follow) = self.records() else { return Ok(()) };
         refuse_if_forked()?;
         let mut cursor = follow.lock();
@@ -55,13 +57,13 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<()> {
+    ) -> Result<(), RefreshError> {
         log.refresh()?;
         let mut trim_retries = TrimRetries::default();
         loop {
             match self.apply_stream(log, follow, cursor) {
-                Err(Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest }))) => {
-                    trim_retries.count(oldest)?;
+                Err(RefreshError::Trimmed(trimmed)) => {
+                    trim_retries.count(trimmed)?;
                     // In this order; see `backup`.
                     log.refresh()?;
                     cursor.stream = Some(log.stream(Start::Oldest)?);
@@ -79,7 +81,7 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<()> {
+    ) -> Result<(), RefreshError> {
         let mut stream = match cursor.stream.take() {
             Some(stream) => stream,
             None => log.stream(Start::After(Seq(follow.applied())))?,
@@ -93,7 +95,7 @@ impl View {
                 if let Some(catch_up) = &mut cursor.catch_up {
                     catch_up.oldest.get_or_insert(record.seq.0);
                 }
-                let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+                let invalid = |what| CorruptedRecord { seq: record.seq, what };
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
                 let change = CatalogChange::from_record(&decoded).map_err(invalid)?;
                 changes.extend(change.map(|change| (change.name.to_owned(), change.id)));
@@ -123,7 +125,7 @@ impl View {
         cursor: &mut FollowCursor,
         record: &Record<'_>,
         place: (u64, u64),
-    ) -> Result<()> {
+    ) -> Result<(), RefreshError> {
         let id = record.keyspace;
         let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
         let horizon = self.horizon();

@@ -3,12 +3,15 @@
 use esker_log::component::RecordPlace;
 use esker_log::{Payload, Position, Seq};
 
-use crate::base::error::{Error, Result, check_key, refuse_if_forked};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::key_checks::{KeyRefusal, check_key};
+use crate::base::operation_errors::{ReadError, RefreshError, SnapshotError};
+use crate::base::store_error::refuse_if_forked;
+use crate::base::trim_retries::TrimRetries;
 use crate::cache::value::Value;
 use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::index::table::CurrentVersion;
-use crate::limits::TRIM_RETRIES_MAX;
 use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
 use crate::state::view::View;
@@ -36,18 +39,18 @@ impl View {
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
-    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>> {
+    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>, KeyRefusal> {
         refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: keys.name().into() });
+            return Err(KeyRefusal::KeyspaceDropped { name: keys.name().into() });
         }
         Ok(self.table().hash(keys.id, key))
     }
 
     /// The newest accepted value.
     #[inline]
-    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
+    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Newest)
     }
 
@@ -57,7 +60,7 @@ impl View {
         &self,
         keys: &Keys,
         all: &[K],
-    ) -> Result<Vec<Option<Value>>> {
+    ) -> Result<Vec<Option<Value>>, ReadError> {
         let mut values = Vec::with_capacity(all.len());
         let mut hashed = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
         let mut found = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
@@ -108,7 +111,7 @@ impl View {
         keys: &[HashedKey<'_>],
         cold: &[(usize, CurrentVersion)],
         values: &mut [Option<Value>],
-    ) -> Result<()> {
+    ) -> Result<(), ReadError> {
         let versions = cold.iter().map(|(n, current)| (keys[*n].key, current));
         let keyspace = keys.first().map_or(0, |key| key.keyspace);
         let mut read = self.read_ahead(keyspace, versions).into_iter().peekable();
@@ -129,13 +132,27 @@ impl View {
     }
 
     /// The newest durable value.
-    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
+    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
-    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
-        self.read(self.key(keys, key)?, ReadPoint::At(seq))
+    pub(crate) fn get_at(
+        &self,
+        keys: &Keys,
+        key: &[u8],
+        seq: u64,
+    ) -> Result<Option<Value>, SnapshotError> {
+        let (key, point) = (self.key(keys, key).map_err(ReadError::from)?, ReadPoint::At(seq));
+        match self.read(key, point) {
+            Err(ReadError::Trimmed(_)) if matches!(self.records(), Records::ReadOnly(..)) => {}
+            value => return Ok(value?),
+        }
+        self.refresh().map_err(ReadError::from)?;
+        match self.find(key, point) {
+            Some(current) => self.successor(key, &current).map(Some),
+            None => Ok(self.absent(key, point)?),
+        }
     }
 
     #[inline]
@@ -170,7 +187,7 @@ impl View {
 
     /// Looks a version up and reads its value.
     #[inline]
-    fn read(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+    fn read(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>, ReadError> {
         self.refuse_if_closing()?;
         match self.find(key, point) {
             Some(current) => self.found_value(key, point, current),
@@ -186,7 +203,7 @@ impl View {
         key: HashedKey<'_>,
         point: ReadPoint,
         current: CurrentVersion,
-    ) -> Result<Option<Value>> {
+    ) -> Result<Option<Value>, ReadError> {
         match self.in_memory(&current) {
             Some(value) => Ok(Some(value)),
             None => self.value_or_retry(key, point, current),
@@ -194,6 +211,7 @@ impl View {
     }
 
     /// Reads the value of a version, and looks the version up again if cleaning moved the record.
+    /// The record of a point in time that another process dropped is not found again.
     #[cold]
     #[inline(never)]
     fn value_or_retry(
@@ -201,20 +219,18 @@ impl View {
         key: HashedKey<'_>,
         point: ReadPoint,
         mut current: CurrentVersion,
-    ) -> Result<Option<Value>> {
-        let mut tries = 0;
+    ) -> Result<Option<Value>, ReadError> {
+        let mut trim_retries = TrimRetries::default();
         loop {
             let error = match self.value(key.keyspace, key.key, &current) {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => error,
             };
-            tries += 1;
-            let followed = tries <= TRIM_RETRIES_MAX && self.follow_dropped(&error)?;
+            let followed = !matches!(point, ReadPoint::At(_))
+                && trim_retries.is_next_allowed()
+                && self.follow_dropped(&error)?;
             match self.find(key, point) {
                 Some(again) if again.version != current.version => current = again,
-                Some(_) if followed && matches!(point, ReadPoint::At(_)) => {
-                    return self.successor(key, &current).map(Some);
-                }
                 // Cleaning dropped more meanwhile.
                 Some(_) if followed => {}
                 Some(_) => return Err(error),
@@ -225,7 +241,7 @@ impl View {
 
     /// The answer for a key that has no entry: it does not exist, unless records were quarantined.
     #[inline]
-    fn absent(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+    fn absent(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>, ReadError> {
         // A lookup that met an impossible state finds nothing.
         self.health().check_invariants()?;
         if self.gap().is_some() { self.absent_over_a_gap(key, point) } else { Ok(None) }
@@ -233,20 +249,25 @@ impl View {
 
     #[cold]
     #[inline(never)]
-    fn absent_over_a_gap(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+    fn absent_over_a_gap(
+        &self,
+        key: HashedKey<'_>,
+        point: ReadPoint,
+    ) -> Result<Option<Value>, ReadError> {
         let at = match (point, self.records()) {
             (ReadPoint::Newest, Records::Log(_)) => u64::MAX,
             (ReadPoint::Newest | ReadPoint::Durable, _) => self.durable(),
             (ReadPoint::At(seq), _) => seq,
         };
-        self.gap().refuse_key(key.keyspace, key.key, at).map(|()| None)
+        let known = self.gap().refuse_key(key.keyspace, key.key, at);
+        known.map(|()| None).map_err(ReadError::Quarantined)
     }
 
     /// Applies everything durable by now, if another process writes the log and dropped a record.
     /// `false` if nothing can be done about the error.
     #[cold]
-    fn follow_dropped(&self, error: &Error) -> Result<bool> {
-        let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed(_)));
+    fn follow_dropped(&self, error: &ReadError) -> Result<bool, RefreshError> {
+        let dropped = matches!(error, ReadError::Trimmed(_));
         if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
         }
@@ -257,21 +278,27 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(&self, key: HashedKey<'_>, current: &CurrentVersion) -> Result<Value> {
-        let expired = Error::SnapshotExpired;
+    fn successor(
+        &self,
+        key: HashedKey<'_>,
+        current: &CurrentVersion,
+    ) -> Result<Value, SnapshotError> {
         let next = self.table().successor(current.id, current.version.seq);
-        let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
+        let Some(next) = next.filter(|next| !next.deleted) else {
+            return Err(SnapshotError::Expired);
+        };
         let payload = self.read_record(key.key, next).map_err(|error| match error {
-            Error::Log(esker_log::Error::Trimmed(_)) => expired,
-            error => error,
+            ReadError::Trimmed(_) => SnapshotError::Expired,
+            error => error.into(),
         })?;
-        match decode_put(&payload, key.keyspace, key.key, next)? {
+        let decoded = decode_put(&payload, key.keyspace, key.key, next);
+        match decoded.map_err(ReadError::from)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
             }
             // It replaced the value.
-            (_, false) => Err(Error::SnapshotExpired),
+            (_, false) => Err(SnapshotError::Expired),
         }
     }
 
@@ -282,7 +309,7 @@ impl View {
         keyspace: u32,
         key: &[u8],
         current: &CurrentVersion,
-    ) -> Result<Value> {
+    ) -> Result<Value, ReadError> {
         let CurrentVersion { id, version, cached } = *current;
         if let Some(hit) = self.cache().get(cached, version.len as usize) {
             if hit.ages {
@@ -295,7 +322,12 @@ impl View {
     }
 
     #[cold]
-    fn read_value(&self, keyspace: u32, key: &[u8], current: &CurrentVersion) -> Result<Value> {
+    fn read_value(
+        &self,
+        keyspace: u32,
+        key: &[u8],
+        current: &CurrentVersion,
+    ) -> Result<Value, ReadError> {
         let payload = self.read_record(key, current.version)?;
         let (value, _) = decode_put(&payload, keyspace, key, current.version)?;
         Ok(self.keep(current, value, &payload))
@@ -313,16 +345,17 @@ impl View {
         }
     }
 
-    fn read_record(&self, key: &[u8], version: Version) -> Result<Payload> {
-        self.records().read_placed(RecordPlace {
+    fn read_record(&self, key: &[u8], version: Version) -> Result<Payload, ReadError> {
+        let place = RecordPlace {
             seq: Seq(version.seq),
             position: Position(version.position),
             len: put_len(key.len(), version.len as usize),
-        })
+        };
+        Ok(self.records().read_placed(place)?)
     }
 
     /// Whether the key exists.
-    pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool> {
+    pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool, ReadError> {
         let key = self.key(keys, key)?;
         self.refuse_if_closing()?;
         let exists = self.find_newest(key).is_some();
@@ -339,8 +372,8 @@ pub(crate) fn decode_put<'a>(
     keyspace: u32,
     key: &[u8],
     version: Version,
-) -> Result<(&'a [u8], bool)> {
-    let invalid = |what| Error::CorruptedRecord { seq: Seq(version.seq), what };
+) -> Result<(&'a [u8], bool), CorruptedRecord> {
+    let invalid = |what| CorruptedRecord { seq: Seq(version.seq), what };
     let record = Record::decode(payload).map_err(invalid)?;
     let Change::Put { value, moved } = record.change else {
         return Err(invalid("it does not put a value"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::ReadError;
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
@@ -41,10 +41,8 @@ impl KeyspaceReader {
     /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`];
-    /// [`Error::Quarantined`] if the newest record of the key may be lost; [`Error::Log`] when the
-    /// value cannot be read.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    /// [`ReadError`]; [`ReadError::Quarantined`] if the newest record of the key may be lost.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
         self.view.get(&self.keys, key.as_ref())
     }
 
@@ -52,7 +50,7 @@ impl KeyspaceReader {
     ///
     /// # Errors
     /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
-    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
         self.view.get_durable(&self.keys, key.as_ref())
     }
 
@@ -62,24 +60,25 @@ impl KeyspaceReader {
     ///
     /// # Errors
     /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>, ReadError> {
         self.view.get_many(&self.keys, keys)
     }
 
     /// Returns whether a key exists. Never reads from the disk.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Quarantined`],
-    /// [`Error::Closed`].
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    /// [`ReadError`]: [`ReadError::KeyTooLarge`], [`ReadError::KeyspaceDropped`],
+    /// [`ReadError::Quarantined`], [`ReadError::Store`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         self.view.contains(&self.keys, key.as_ref())
     }
 
     /// Scans a range of keys in order, as they are now.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Quarantined`] if a record of any key
-    /// of the range may be lost.
+    /// [`ReadError`]: [`ReadError::KeyspaceDropped`], [`ReadError::Store`];
+    /// [`ReadError::Quarantined`] if a record of any key of the range may be lost. The items have a
+    /// [`SnapshotError`](crate::SnapshotError).
     ///
     /// # Examples
     /// ```
@@ -95,7 +94,7 @@ impl KeyspaceReader {
     /// }
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn scan(&self, range: impl Into<KeyRange>) -> Result<Scan> {
+    pub fn scan(&self, range: impl Into<KeyRange>) -> Result<Scan, ReadError> {
         self.scan_range(range.into())
     }
 
@@ -103,21 +102,21 @@ impl KeyspaceReader {
     ///
     /// # Errors
     /// As [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
-    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, ReadError> {
         self.scan_range(KeyRange::prefix(prefix))
     }
 
-    fn scan_range(&self, range: KeyRange) -> Result<Scan> {
+    fn scan_range(&self, range: KeyRange) -> Result<Scan, ReadError> {
         self.view.refuse_if_closing()?;
         if self.keys.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: self.keys.name().into() });
+            return Err(ReadError::KeyspaceDropped { name: self.keys.name().into() });
         }
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
         let pin = view.pin_newest();
         let known = view.gap().refuse_range(keys.id, range.low(), range.high(), pin.seq());
-        if let Err(error) = known {
+        if let Err(gap) = known {
             view.snapshots().close(&pin);
-            return Err(error);
+            return Err(ReadError::Quarantined(gap));
         }
         Ok(Scan::new(view, keys, pin, true, range))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::{ReadError, SnapshotError};
 use crate::cache::value::Value;
 use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
@@ -27,7 +27,7 @@ const PREFETCH_ENTRIES: usize = 16;
 /// point in time. [`Scan::rev`] reverses the order.
 ///
 /// It keeps its point in time open, as a [`Snapshot`](crate::Snapshot) does, and may end with
-/// [`Error::SnapshotExpired`]. Values that are not in memory are read from the disk by `next`,
+/// [`SnapshotError::Expired`]. Values that are not in memory are read from the disk by `next`,
 /// which blocks: several at a time, up to a megabyte, with up to 8 threads.
 #[derive(Debug)]
 pub struct Scan {
@@ -157,7 +157,7 @@ impl Scan {
         }
     }
 
-    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>> {
+    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>, SnapshotError> {
         self.view.refuse_if_closing()?;
         loop {
             if let Some((key, current)) = self.entries.pop_front() {
@@ -173,7 +173,8 @@ impl Scan {
                 return Ok(None);
             }
             if self.keys.is_dropped() {
-                return Err(Error::KeyspaceDropped { name: self.keys.name().into() });
+                let name = self.keys.name().into();
+                return Err(ReadError::KeyspaceDropped { name }.into());
             }
             self.fill();
             self.pin.check()?;
@@ -181,20 +182,20 @@ impl Scan {
         }
     }
 
-    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value> {
+    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value, SnapshotError> {
         self.view.value(self.keys.id, key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
-                Err(Error::SnapshotExpired) => Err(Error::SnapshotExpired),
-                _ => Err(error),
+                Err(SnapshotError::Expired) => Err(SnapshotError::Expired),
+                _ => Err(error.into()),
             }
         })
     }
 }
 
 impl Iterator for Scan {
-    type Item = Result<(Bytes, Value)>;
+    type Item = Result<(Bytes, Value), SnapshotError>;
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use esker_log::Seq;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::operation_errors::{ReadError, SnapshotError};
+use crate::base::store_error::refuse_if_forked;
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
@@ -18,7 +19,7 @@ use crate::state::view::View;
 /// While it is open, the versions that it sees are kept, in memory and on the disk, within bounds:
 /// see [`Options::history_bytes`](crate::Options::history_bytes) and
 /// [`Options::snapshot_timeout`](crate::Options::snapshot_timeout). Beyond those it expires, and
-/// every call returns [`Error::SnapshotExpired`]. Drop it when it is not needed any more.
+/// every call returns [`SnapshotError::Expired`]. Drop it when it is not needed any more.
 #[derive(Debug)]
 pub struct Snapshot {
     view: Arc<View>,
@@ -44,8 +45,13 @@ impl Snapshot {
     /// Returns the value that a key had; `None` if it had none.
     ///
     /// # Errors
-    /// [`Error::SnapshotExpired`], and as [`KeyspaceReader::get`](crate::KeyspaceReader::get).
-    pub fn get(&self, keyspace: &KeyspaceReader, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    /// [`SnapshotError`]: [`SnapshotError::Expired`], [`SnapshotError::AnotherStore`], and as
+    /// [`KeyspaceReader::get`](crate::KeyspaceReader::get).
+    pub fn get(
+        &self,
+        keyspace: &KeyspaceReader,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Value>, SnapshotError> {
         self.check(keyspace)?;
         let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
@@ -57,12 +63,13 @@ impl Snapshot {
     /// expires with it.
     ///
     /// # Errors
-    /// [`Error::SnapshotExpired`], and as [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
+    /// [`SnapshotError`]: [`SnapshotError::Expired`], [`SnapshotError::AnotherStore`], and as
+    /// [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan(
         &self,
         keyspace: &KeyspaceReader,
         range: impl Into<KeyRange>,
-    ) -> Result<SnapshotScan<'_>> {
+    ) -> Result<SnapshotScan<'_>, SnapshotError> {
         self.scan_range(keyspace, range.into())
     }
 
@@ -74,21 +81,26 @@ impl Snapshot {
         &self,
         keyspace: &KeyspaceReader,
         prefix: impl AsRef<[u8]>,
-    ) -> Result<SnapshotScan<'_>> {
+    ) -> Result<SnapshotScan<'_>, SnapshotError> {
         self.scan_range(keyspace, KeyRange::prefix(prefix))
     }
 
-    fn scan_range(&self, keyspace: &KeyspaceReader, range: KeyRange) -> Result<SnapshotScan<'_>> {
+    fn scan_range(
+        &self,
+        keyspace: &KeyspaceReader,
+        range: KeyRange,
+    ) -> Result<SnapshotScan<'_>, SnapshotError> {
         self.check(keyspace)?;
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
-        view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq())?;
+        let known = view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq());
+        known.map_err(ReadError::Quarantined)?;
         let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }
 
-    fn check(&self, keyspace: &KeyspaceReader) -> Result<()> {
+    fn check(&self, keyspace: &KeyspaceReader) -> Result<(), SnapshotError> {
         if !Arc::ptr_eq(&self.view, &keyspace.view) {
-            return Err(Error::AnotherStore);
+            return Err(SnapshotError::AnotherStore);
         }
         refuse_if_forked()?;
         self.pin.check()
@@ -113,7 +125,7 @@ impl SnapshotScan<'_> {
 }
 
 impl Iterator for SnapshotScan<'_> {
-    type Item = Result<(Bytes, Value)>;
+    type Item = Result<(Bytes, Value), SnapshotError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.scan.next()

@@ -1,9 +1,8 @@
 //! Applying a record of the log to the index, at opening and when another process wrote it.
 
-use crate::base::error::Result;
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
-use crate::index::table::Table;
+use crate::index::table::{IndexError, Table};
 use crate::record::{Change, Record};
 
 /// Applies a record of this keyspace, with its number and position. One thread at a time applies
@@ -15,7 +14,7 @@ pub(crate) fn apply_record(
     (seq, position): (u64, u64),
     horizon: u64,
     may_be_newer: bool,
-) -> Result<()> {
+) -> Result<(), IndexError> {
     let Record { keyspace, key, change } = *record;
     debug_assert_eq!(keyspace, keys.id, "a record is applied to its own keyspace");
     let mut version = Version { seq, deleted: false, position, len: 0 };

@@ -10,7 +10,6 @@ use std::ops::Bound::{Excluded, Included, Unbounded};
 use esker_log::{Seq, SeqRange};
 use parking_lot::RwLock;
 
-use crate::base::error::{Error, Result};
 use crate::record::{Change, Record};
 use crate::state::keyspaces::{CATALOG_ID, number};
 
@@ -125,27 +124,34 @@ impl Gap {
         }
     }
 
-    /// Fails if a key without an entry in the index is unknown at a point in time.
+    /// Fails with the last gap if a key without an entry in the index is unknown at a point in
+    /// time.
     #[inline]
-    pub(crate) fn refuse_key(&self, keyspace: u32, key: &[u8], at: u64) -> Result<()> {
+    pub(crate) fn refuse_key(&self, keyspace: u32, key: &[u8], at: u64) -> Result<(), SeqRange> {
         self.last().map_or(Ok(()), |last| self.refuse_key_after(last, keyspace, key, at))
     }
 
     #[cold]
-    fn refuse_key_after(&self, last: SeqRange, keyspace: u32, key: &[u8], at: u64) -> Result<()> {
+    fn refuse_key_after(
+        &self,
+        last: SeqRange,
+        keyspace: u32,
+        key: &[u8],
+        at: u64,
+    ) -> Result<(), SeqRange> {
         let known = self.known.read();
         let range = known.get(&keyspace).and_then(|known| range_at(known, key));
-        if range.is_some_and(|range| range.seq <= at) { Ok(()) } else { Err(unknown(last)) }
+        if range.is_some_and(|range| range.seq <= at) { Ok(()) } else { Err(last) }
     }
 
-    /// Fails if any key of a range may be unknown at a point in time.
+    /// Fails with the last gap if any key of a range may be unknown at a point in time.
     pub(crate) fn refuse_range(
         &self,
         keyspace: u32,
         low: &[u8],
         high: Option<&[u8]>,
         at: u64,
-    ) -> Result<()> {
+    ) -> Result<(), SeqRange> {
         let Some(last) = self.last() else { return Ok(()) };
         let known = self.known.read();
         let known = known.get(&keyspace);
@@ -153,21 +159,17 @@ impl Gap {
         while high.is_none_or(|high| from < high) {
             let range =
                 known.and_then(|known| range_at(known, from)).filter(|range| range.seq <= at);
-            let Some(range) = range else { return Err(unknown(last)) };
+            let Some(range) = range else { return Err(last) };
             let Some(end) = &range.end else { break };
             from = end;
         }
         Ok(())
     }
 
-    /// Fails if any key may be unknown.
-    pub(crate) fn refuse(&self) -> Result<()> {
-        self.last().map_or(Ok(()), |last| Err(unknown(last)))
+    /// Fails with the last gap if any key may be unknown.
+    pub(crate) fn refuse(&self) -> Result<(), SeqRange> {
+        self.last().map_or(Ok(()), Err)
     }
-}
-
-fn unknown(SeqRange { from, to }: SeqRange) -> Error {
-    Error::Quarantined { from, to }
 }
 
 /// The key after a key.
@@ -204,7 +206,7 @@ mod tests {
         assert!(gap.refuse_range(1, b"", None, 3).is_ok());
         gap.add(Seq(3), Seq(9));
         let refused = gap.refuse_key(1, b"a", 100);
-        assert!(matches!(refused, Err(Error::Quarantined { from: Seq(3), to: Seq(9) })));
+        assert_eq!(refused, Err(SeqRange { from: Seq(3), to: Seq(9) }));
     }
 
     proptest! {

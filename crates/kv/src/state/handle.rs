@@ -13,7 +13,7 @@ use crate::state::writer::Writer;
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     pub(crate) writer: Arc<Writer>,
-    reader: KeyspaceReader,
+    pub(crate) reader: KeyspaceReader,
 }
 
 /// A named set of keys, for reading. Cheap to clone.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::SnapshotError;
+use crate::base::store_error::StoreError;
 
 /// The longest time between two calls of `pause` in [`Snapshots::await_newer`].
 const AWAIT_STEP: Duration = Duration::from_millis(100);
@@ -40,8 +41,8 @@ impl SnapshotPin {
 
     /// Fails if the snapshot has expired. Checked after each read: only then was everything that
     /// it needed there.
-    pub(crate) fn check(&self) -> Result<()> {
-        if self.expired.load(SeqCst) { Err(Error::SnapshotExpired) } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<(), SnapshotError> {
+        if self.expired.load(SeqCst) { Err(SnapshotError::Expired) } else { Ok(()) }
     }
 }
 
@@ -110,8 +111,8 @@ impl Snapshots {
         &self,
         seq: u64,
         timeout: Duration,
-        pause: impl Fn() -> Result<()>,
-    ) -> Result<()> {
+        pause: impl Fn() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mut open = self.open.lock();
         while let Some(((oldest, _), pin)) = open.first_key_value()
             && *oldest < seq

@@ -6,7 +6,7 @@ use esker_disk::process;
 use esker_log::reclaim::stored_size;
 use parking_lot::Mutex;
 
-use crate::base::error::{Result, refuse_if_forked};
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::cache::ValueCache;
 use crate::health::Health;
 use crate::index::entry::{EntryId, Version};
@@ -187,7 +187,7 @@ impl View {
 
     /// Refuses a call on a store that is being closed, has failed, or is that of a parent process.
     #[inline]
-    pub(crate) fn refuse_if_closing(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closing(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
         Ok(self.health.check()?)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker_log::Seq;
 
-use crate::base::error::{Error, Result};
+use crate::base::corrupted_record::CorruptedRecord;
 use crate::record::{self, Record};
 use crate::state::keyspaces::{CATALOG_ID, CatalogChange};
 use crate::watch::keyspace_names::KeyspaceNames;
@@ -70,12 +70,15 @@ fn is_change(record: &Record<'_>) -> bool {
 
 impl Changes {
     /// The changes among these records. They may be empty.
-    pub(super) fn new(batch: esker_log::Batch, names_by_id: &KeyspaceNames) -> Result<Self> {
+    pub(super) fn new(
+        batch: esker_log::Batch,
+        names_by_id: &KeyspaceNames,
+    ) -> Result<Self, CorruptedRecord> {
         let mut names: Vec<(u32, Arc<str>)> = Vec::new();
         let (mut position, mut len) = (Seq::ZERO, 0);
         for record in &batch {
             position = record.seq;
-            let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+            let invalid = |what| CorruptedRecord { seq: record.seq, what };
             let record = Record::decode(record.payload).map_err(invalid)?;
             names_by_id.follow(&record).map_err(invalid)?;
             if !is_change(&record) {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use esker_log::{ReadOnlyLog, Start};
 
-use crate::base::error::{Error, Result};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::WatchError;
 use crate::base::trim_retries::TrimRetries;
 use crate::record::Record;
 use crate::state::keyspaces::{CatalogChange, DEFAULT_ID, DEFAULT_NAME, Names};
@@ -28,7 +29,7 @@ impl KeyspaceNames {
     /// The entry of a keyspace may be after records of it, because cleaning may have moved the
     /// entry. So all of the log is read. A keyspace without an entry was dropped durably: cleaning
     /// drops an entry only when its copy, or the drop, is durable.
-    pub(super) fn from_log(log: &ReadOnlyLog) -> Result<Self> {
+    pub(super) fn from_log(log: &ReadOnlyLog) -> Result<Self, WatchError> {
         let names = Arc::new(Names::default());
         names.insert(DEFAULT_ID, DEFAULT_NAME);
         let mut stream = log.stream(Start::Oldest)?;
@@ -38,7 +39,7 @@ impl KeyspaceNames {
                 Ok(None) => return Ok(Self { names, reads_catalog: true }),
                 Ok(Some(batch)) => {
                     for record in &batch {
-                        let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+                        let invalid = |what| CorruptedRecord { seq: record.seq, what };
                         let decoded = Record::decode(record.payload).map_err(invalid)?;
                         let change = CatalogChange::from_record(&decoded).map_err(invalid)?;
                         if let Some(CatalogChange { name, id: Some(id) }) = change {
@@ -47,8 +48,8 @@ impl KeyspaceNames {
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
-                Err(esker_log::Error::Trimmed(esker_log::Trimmed { oldest })) => {
-                    trim_retries.count(oldest)?;
+                Err(esker_log::Error::Trimmed(trimmed)) => {
+                    trim_retries.count(trimmed)?;
                     stream = log.stream(Start::Oldest)?;
                 }
                 // The stream continues after the gap.
@@ -63,7 +64,7 @@ impl KeyspaceNames {
     }
 
     /// Follows the catalog. An open store does so by itself.
-    pub(super) fn follow(&self, record: &Record<'_>) -> std::result::Result<(), &'static str> {
+    pub(super) fn follow(&self, record: &Record<'_>) -> Result<(), &'static str> {
         if !self.reads_catalog {
             return Ok(());
         }

@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 
-use crate::base::error::{Error, Result};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::WatchError;
+#[cfg(doc)]
+use crate::base::store_error::StoreError;
 use crate::state::writer::Writer;
 use changes::Changes;
 use keyspace_names::KeyspaceNames;
@@ -30,9 +33,9 @@ use keyspace_names::KeyspaceNames;
 /// that opens the store after the drop does not know it: then those changes are left out. The drop
 /// itself is always delivered.
 ///
-/// After a repair, a watch that reaches quarantined records returns [`Error::Quarantined`] once,
-/// and continues after them. A watch of a log leaves out the changes of a keyspace whose creation
-/// is among them.
+/// After a repair, a watch that reaches quarantined records returns [`WatchError::Quarantined`]
+/// once, and continues after them. A watch of a log leaves out the changes of a keyspace whose
+/// creation is among them.
 ///
 /// # Resuming
 /// Store [`Changes::position`] (or [`Change::seq`](crate::Change::seq), for a part of them)
@@ -42,7 +45,7 @@ use keyspace_names::KeyspaceNames;
 /// `seq` of one of its changes, begins with the rest of it.
 ///
 /// A watch that lags never holds up writers or cleaning. When cleaning has dropped changes that it
-/// did not deliver, it returns [`Error::Trimmed`]. The consumer then reads a
+/// did not deliver, it returns [`WatchError::Trimmed`]. The consumer then reads a
 /// [`durable_snapshot`](crate::Store::durable_snapshot) and watches from its
 /// [`seq`](crate::Snapshot::seq).
 ///
@@ -58,41 +61,32 @@ pub struct Watch {
     names: KeyspaceNames,
     position: Seq,
     /// The record that is not valid. A watch does not continue past it.
-    failed: Option<Error>,
+    failed: Option<CorruptedRecord>,
     ended: bool,
 }
 
-/// An error of the stream, as one of a watch.
-fn failure(error: esker_log::Error) -> Error {
-    match error {
-        esker_log::Error::Trimmed(esker_log::Trimmed { oldest }) => Error::Trimmed { oldest },
-        error => error.into(),
-    }
-}
-
-fn refuse_above(durable: Seq, position: Seq) -> Result<()> {
-    if position > durable { Err(Error::NotDurable { position, durable }) } else { Ok(()) }
+fn refuse_above(durable: Seq, position: Seq) -> Result<(), WatchError> {
+    if position > durable { Err(WatchError::NotDurable { position, durable }) } else { Ok(()) }
 }
 
 impl Watch {
-    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self> {
+    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self, WatchError> {
         writer.view().refuse_if_closing()?;
         refuse_above(writer.log.durable(), from)?;
-        let stream = writer.log.stream(Start::After(from)).map_err(failure)?;
+        let stream = writer.log.stream(Start::After(from))?;
         Ok(Self::new(stream, KeyspaceNames::from_store(writer.view().keyspaces().names()), from))
     }
 
     /// Watches the store whose log this is, from a position on. Takes no lock, so that it works
     /// beside a writer in another process. Closing the reader ends the watch with
-    /// [`Error::Closed`].
+    /// [`StoreError::Closed`].
     ///
     /// Blocks: it reads the whole log once, for the names of the keyspaces. A position above what
     /// is durable as of [`ReadOnlyLog::refresh`] is refused.
     ///
     /// # Errors
-    /// [`Error::Trimmed`], also if cleaning dropped records a hundred times while the names were
-    /// read; [`Error::NotDurable`], [`Error::CorruptedRecord`], [`Error::Closed`]; [`Error::Log`]
-    /// when the log cannot be read.
+    /// [`WatchError`]; [`WatchError::Trimmed`] also if cleaning dropped records a hundred times
+    /// while the names were read.
     ///
     /// # Examples
     /// ```
@@ -109,12 +103,12 @@ impl Watch {
     /// }
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn from_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self> {
+    pub fn from_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self, WatchError> {
         let from = from.into();
         log.refresh()?;
         refuse_above(log.durable(), from)?;
         let names = KeyspaceNames::from_log(log)?;
-        let stream = log.stream(Start::After(from)).map_err(failure)?;
+        let stream = log.stream(Start::After(from))?;
         Ok(Self::new(stream, names, from))
     }
 
@@ -133,13 +127,13 @@ impl Watch {
     /// last poll, which [`ReadOnlyLog::refresh`] repeats.
     ///
     /// # Errors
-    /// [`Error::Trimmed`]; [`Error::Quarantined`], after which it continues;
-    /// [`Error::CorruptedRecord`], which every later call returns again; [`Error::Closed`] once the
-    /// store or the reader is closed; [`Error::Log`] when the log cannot be read.
-    pub fn try_next(&mut self) -> Result<Option<Changes>> {
+    /// [`WatchError::Trimmed`]; [`WatchError::Quarantined`], after which it continues;
+    /// [`WatchError::CorruptedRecord`], which every later call returns again;
+    /// [`WatchError::Store`], with [`StoreError::Closed`] once the store or the reader is closed.
+    pub fn try_next(&mut self) -> Result<Option<Changes>, WatchError> {
         loop {
             self.refuse_if_failed()?;
-            let Some(batch) = self.stream.try_next().map_err(failure)? else { return Ok(None) };
+            let Some(batch) = self.stream.try_next()? else { return Ok(None) };
             if let Some(changes) = self.changes(batch)? {
                 return Ok(Some(changes));
             }
@@ -151,20 +145,20 @@ impl Watch {
     /// # Errors
     /// As [`Watch::try_next`]. Also the reason why the store accepts no more writes, once
     /// everything durable was delivered.
-    pub fn blocking_next(&mut self) -> Result<Changes> {
+    pub fn blocking_next(&mut self) -> Result<Changes, WatchError> {
         self.block(None)
     }
 
     /// Returns the next changes. Blocks until there are some, or the time has passed.
     ///
     /// # Errors
-    /// As [`Watch::blocking_next`], and [`esker_log::Error::Timeout`].
-    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Changes> {
+    /// [`WatchError::Timeout`], and as [`Watch::blocking_next`].
+    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Changes, WatchError> {
         self.block(Instant::now().checked_add(timeout))
     }
 
     /// Returns the changes as a blocking iterator. It ends after the first error.
-    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Changes>> + '_ {
+    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Changes, WatchError>> + '_ {
         std::iter::from_fn(|| {
             if self.ended {
                 return None;
@@ -175,7 +169,7 @@ impl Watch {
         })
     }
 
-    fn block(&mut self, deadline: Option<Instant>) -> Result<Changes> {
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Changes, WatchError> {
         loop {
             self.refuse_if_failed()?;
             let batch = match deadline {
@@ -185,18 +179,18 @@ impl Watch {
                     self.stream.blocking_next_timeout(left)
                 }
             };
-            if let Some(changes) = self.changes(batch.map_err(failure)?)? {
+            if let Some(changes) = self.changes(batch?)? {
                 return Ok(changes);
             }
         }
     }
 
-    fn refuse_if_failed(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
+    fn refuse_if_failed(&self) -> Result<(), CorruptedRecord> {
+        self.failed.map_or(Ok(()), Err)
     }
 
     /// The changes among these records; `None` if there are none.
-    fn changes(&mut self, batch: esker_log::Batch) -> Result<Option<Changes>> {
+    fn changes(&mut self, batch: esker_log::Batch) -> Result<Option<Changes>, CorruptedRecord> {
         match Changes::new(batch, &self.names) {
             Ok(changes) => {
                 let position = changes.position();
@@ -205,7 +199,7 @@ impl Watch {
                 Ok(Some(changes).filter(|changes| !changes.is_empty()))
             }
             Err(error) => {
-                self.failed = Some(error.clone());
+                self.failed = Some(error);
                 Err(error)
             }
         }
@@ -213,14 +207,14 @@ impl Watch {
 }
 
 impl futures_core::Stream for Watch {
-    type Item = Result<Changes>;
+    type Item = Result<Changes, WatchError>;
 
     /// Ends after the first error.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         while !this.ended {
             let Some(next) = ready!(Pin::new(&mut this.stream).poll_next(cx)) else { break };
-            let next = next.map_err(failure).and_then(|batch| this.changes(batch));
+            let next = next.map_err(WatchError::from).and_then(|batch| Ok(this.changes(batch)?));
             this.ended = next.is_err();
             if let Some(next) = next.transpose() {
                 return Poll::Ready(Some(next));

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::error::{Error, Result, check_key, check_value};
+use crate::base::key_checks::{check_key, check_value};
+use crate::base::operation_errors::BatchError;
 use crate::index::keys::Keys;
 use crate::record::{Change, HEADER_BYTES, Record};
 use crate::state::handle::Keyspace;
@@ -74,14 +75,13 @@ impl Batch {
     /// Adds a put.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::AnotherStore`]. Nothing was
-    /// added.
+    /// [`BatchError`]. Nothing was added.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-    ) -> Result<()> {
+    ) -> Result<(), BatchError> {
         check_value(value.as_ref())?;
         self.add(keyspace, key.as_ref(), Change::Put { value: value.as_ref(), moved: false })
     }
@@ -89,8 +89,8 @@ impl Batch {
     /// Adds a delete. Deleting a key that does not exist is no error.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
-    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), BatchError> {
         self.add(keyspace, key.as_ref(), Change::Delete)
     }
 
@@ -98,13 +98,13 @@ impl Batch {
     /// `None`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
+    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
     pub fn expect_value(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: Option<impl AsRef<[u8]>>,
-    ) -> Result<()> {
+    ) -> Result<(), BatchError> {
         let value = value.map(|value| value.as_ref().to_vec());
         self.expect(keyspace, key.as_ref(), Expectation::Value(value))
     }
@@ -112,13 +112,13 @@ impl Batch {
     /// Adds a condition: the batch is written only if the key exists, or if it does not.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
+    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
     pub fn expect_exists(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         exists: bool,
-    ) -> Result<()> {
+    ) -> Result<(), BatchError> {
         self.expect(keyspace, key.as_ref(), Expectation::Exists(exists))
     }
 
@@ -140,18 +140,28 @@ impl Batch {
         self.conditions.clear();
     }
 
-    fn expect(&mut self, keyspace: &Keyspace, key: &[u8], expectation: Expectation) -> Result<()> {
+    fn expect(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        expectation: Expectation,
+    ) -> Result<(), BatchError> {
         check_key(key)?;
         let keyspace = self.add_keyspace(keyspace)?;
         self.conditions.push(Condition { keyspace, key: key.to_vec(), expectation });
         Ok(())
     }
 
-    fn add(&mut self, keyspace: &Keyspace, key: &[u8], change: Change<'_>) -> Result<()> {
+    fn add(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        change: Change<'_>,
+    ) -> Result<(), BatchError> {
         check_key(key)?;
         let index = self.add_keyspace(keyspace)?;
         let start = self.bytes.len();
-        Record { keyspace: keyspace.keys.id, key, change }.encode(&mut self.bytes);
+        Record { keyspace: keyspace.reader.keys.id, key, change }.encode(&mut self.bytes);
         self.writes.push(BatchEntry {
             keyspace: index,
             record: start..self.bytes.len(),
@@ -162,14 +172,14 @@ impl Batch {
     }
 
     /// Returns the index of a keyspace, and adds it if it is new.
-    fn add_keyspace(&mut self, keyspace: &Keyspace) -> Result<usize> {
-        let same = |other: &Keyspace| Arc::ptr_eq(&other.keys, &keyspace.keys);
+    fn add_keyspace(&mut self, keyspace: &Keyspace) -> Result<usize, BatchError> {
+        let same = |other: &Keyspace| Arc::ptr_eq(&other.reader.keys, &keyspace.reader.keys);
         if let Some(index) = self.keyspaces.iter().position(same) {
             return Ok(index);
         }
         let first = self.keyspaces.first();
         if first.is_some_and(|first| !Arc::ptr_eq(&first.writer, &keyspace.writer)) {
-            return Err(Error::AnotherStore);
+            return Err(BatchError::AnotherStore);
         }
         self.keyspaces.push(keyspace.clone());
         Ok(self.keyspaces.len() - 1)
@@ -188,7 +198,7 @@ impl Batch {
     }
 
     pub(super) fn keys(&self, keyspace: usize) -> &Keys {
-        &self.keyspaces[keyspace].keys
+        &self.keyspaces[keyspace].reader.keys
     }
 
     pub(super) fn record(&self, entry: &BatchEntry) -> &[u8] {

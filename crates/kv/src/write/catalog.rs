@@ -5,9 +5,13 @@ use std::sync::Arc;
 use esker_log::Seq;
 use esker_log::component::Purpose;
 
-use crate::base::error::{Error, Result, check_name};
+use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::operation_errors::{KeyspaceError, ReadError, WriteBatchError, WriteError};
+use crate::base::store_error::StoreError;
+use crate::health::BrokenInvariant;
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
+use crate::limits::NAME_LIMIT;
 use crate::record::{Change, Record};
 use crate::state::handle::Keyspace;
 use crate::state::keyspaces::{CATALOG_ID, DEFAULT_NAME, FIRST_ID, number};
@@ -16,23 +20,37 @@ use crate::write::batch::Batch;
 
 impl Writer {
     /// Returns the keyspace of this name; creates it, durably, if there is none.
-    pub(crate) fn create_keyspace(self: &Arc<Self>, name: &str) -> Result<Arc<Keys>> {
+    pub(crate) fn create_keyspace(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<Arc<Keys>, KeyspaceError> {
         let view = self.view();
         view.refuse_if_closing()?;
-        check_name(name)?;
+        if let Some(size) = invalid_size(name) {
+            return Err(KeyspaceError::InvalidName { size });
+        }
         let _catalog = self.lock_catalog();
         if let Some(keys) = view.keyspaces().find(name) {
             return Ok(keys);
         }
         // A keyspace of this name may have been created by a record that is lost.
-        view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX)?;
+        let known = view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX);
+        known.map_err(KeyspaceError::Quarantined)?;
         let catalog = self.handle(view.keyspaces().catalog());
         let id = self.unused_id(&catalog)?;
         let mut batch = Batch::new();
-        batch.put(&catalog, name, id.to_le_bytes())?;
-        batch.put(&catalog, "", id.checked_add(1).ok_or(Error::IndexFull)?.to_le_bytes())?;
+        let next = id.checked_add(1).ok_or(KeyspaceError::IndexFull)?;
+        for (key, id) in [(name, id), ("", next)] {
+            let added = batch.put(&catalog, key, id.to_le_bytes());
+            added.map_err(|_| self.broken_catalog())?;
+        }
         // Durable before it is used: its records must not outlive it.
-        let created = self.write_batch(&batch)?.blocking_wait()?;
+        let created = self.write_batch(&batch).map_err(|error| match error {
+            WriteBatchError::IndexFull => KeyspaceError::IndexFull,
+            WriteBatchError::Store(error) => error.into(),
+            _ => self.broken_catalog().into(),
+        })?;
+        let created = created.blocking_wait()?;
         view.gap().decide(id, b"", None, created.0);
         let keys = Arc::new(Keys::new(id, name));
         view.keyspaces().insert(Arc::clone(&keys));
@@ -40,43 +58,61 @@ impl Writer {
     }
 
     /// Returns the number for a new keyspace: no record names it, and none that was lost.
-    fn unused_id(&self, catalog: &Keyspace) -> Result<u32> {
+    fn unused_id(&self, catalog: &Keyspace) -> Result<u32, KeyspaceError> {
         let view = self.view();
-        let next = match view.get(&catalog.keys, b"") {
+        let next = match view.get(&catalog.reader.keys, b"") {
+            Ok(counter) => counter,
             // The counter may be in a gap.
-            Err(Error::Quarantined { .. }) => None,
-            counter => counter?,
+            Err(ReadError::Quarantined(_)) => None,
+            Err(ReadError::CorruptedRecord(record)) => return Err(record.into()),
+            Err(ReadError::Trimmed(trimmed)) => {
+                return Err(StoreError::Log(esker_log::Error::Trimmed(trimmed)).into());
+            }
+            Err(ReadError::Store(error)) => return Err(error.into()),
+            Err(_) => return Err(self.broken_catalog().into()),
         };
         let next = match next.as_deref() {
             None => FIRST_ID,
             Some(value) => number(value).ok_or_else(|| {
                 let counter = view.table().find(view.table().hash(CATALOG_ID, b""));
                 let seq = Seq(counter.map_or(0, |counter| counter.version.seq));
-                Error::CorruptedRecord { seq, what: "the counter of the catalog is invalid" }
+                CorruptedRecord { seq, what: "the counter of the catalog is invalid" }
             })?,
         };
         // Records may name a higher number, if a repair lost the one in the catalog.
-        Ok(next.max(view.keyspaces().unused().ok_or(Error::IndexFull)?))
+        Ok(next.max(view.keyspaces().unused().ok_or(KeyspaceError::IndexFull)?))
+    }
+
+    /// Fails the store for an error that no read or write of the catalog can have.
+    #[cold]
+    fn broken_catalog(&self) -> BrokenInvariant {
+        let health = self.view().health();
+        health.fail("the catalog is never dropped, and its keys and values are within the limits")
     }
 
     /// Drops a keyspace with all of its keys, durably.
-    pub(crate) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<()> {
+    pub(crate) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<(), KeyspaceError> {
         let view = self.view();
         view.refuse_if_closing()?;
         if name == DEFAULT_NAME {
-            return Err(Error::DefaultKeyspace);
+            return Err(KeyspaceError::DefaultKeyspace);
         }
+        let not_found = || KeyspaceError::NotFound { name: name.into() };
         let _catalog = self.lock_catalog();
         let catalog = view.keyspaces().catalog();
         let Some(keys) = view.keyspaces().find(name) else {
             if view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX).is_ok() {
-                return Err(Error::KeyspaceNotFound { name: name.into() });
+                return Err(not_found());
             }
             // It may have been created by a record that is lost. From here on there is none.
-            self.delete(catalog, name.as_bytes())?.0.blocking_wait()?;
+            let deleted = self.delete(catalog, name.as_bytes()).map_err(|error| match error {
+                WriteError::Store(error) => error.into(),
+                _ => KeyspaceError::from(self.broken_catalog()),
+            })?;
+            deleted.blocking_wait()?;
             return Ok(());
         };
-        let entry = view.key(catalog, name.as_bytes())?;
+        let entry = view.table().hash(CATALOG_ID, name.as_bytes());
         let mut payload = Vec::new();
         let change = Change::Delete;
         Record { keyspace: catalog.id, key: entry.key, change }.encode(&mut payload);
@@ -99,4 +135,9 @@ impl Writer {
         view.remove_dropped();
         Ok(view.health().check_invariants()?)
     }
+}
+
+/// The length of a name that no keyspace can have.
+fn invalid_size(name: &str) -> Option<usize> {
+    Some(name.len()).filter(|size| !(1..=NAME_LIMIT).contains(size))
 }

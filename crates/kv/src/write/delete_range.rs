@@ -1,8 +1,11 @@
 //! Deleting a range of keys.
 
+use std::convert::Infallible;
+
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
 
-use crate::base::error::{Error, Result, check_key};
+use crate::base::key_checks::check_key;
+use crate::base::operation_errors::WriteError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
@@ -24,17 +27,21 @@ struct RangeDelete<'a> {
 impl Writer {
     /// Deletes every key of a range with one record. All writers of the store wait while the keys
     /// are removed from the index, and so do commits.
-    pub(super) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
+    pub(super) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket, WriteError> {
         self.run(RangeDelete::new(keys, range)?)
     }
 
-    pub(super) async fn delete_range_async(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
+    pub(super) async fn delete_range_async(
+        &self,
+        keys: &Keys,
+        range: &KeyRange,
+    ) -> Result<Ticket, WriteError> {
         self.run_async(RangeDelete::new(keys, range)?).await
     }
 }
 
 impl<'a> RangeDelete<'a> {
-    fn new(keys: &'a Keys, range: &'a KeyRange) -> Result<Self> {
+    fn new(keys: &'a Keys, range: &'a KeyRange) -> Result<Self, WriteError> {
         // The key after the longest one is a byte longer.
         let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
         bound(range.low())?;
@@ -47,12 +54,15 @@ impl<'a> RangeDelete<'a> {
 }
 
 impl Write for RangeDelete<'_> {
+    type Stale = Infallible;
+    type Error = WriteError;
+
     fn is_throttled(&self) -> bool {
         false
     }
 
     /// Puts most new keys in their order before the locks are taken.
-    fn prepare(&mut self, store: &Writer) -> Result<()> {
+    fn prepare(&mut self, store: &Writer) -> Result<(), WriteError> {
         self.keys.put_in_order(store.view().table(), store.view().horizon());
         Ok(())
     }
@@ -61,12 +71,12 @@ impl Write for RangeDelete<'_> {
         &self,
         store: &Writer,
         log: &LockedAppender<'_>,
-    ) -> std::result::Result<Result<AttemptOutcome>, AppendRefusal> {
+    ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
         let Self { keys, range, ref payload } = *self;
         let view = store.view();
         let _orders = view.table().all_orders();
         if keys.is_dropped() {
-            return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
+            return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
         }
         let payload = payload.as_slice();
         let ticket = log.append(Purpose::Freeing, payload, |place| {

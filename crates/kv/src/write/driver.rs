@@ -4,9 +4,12 @@
 //! [`Writer::run`] and [`Writer::run_async`] differ only in how they wait: for cleaning, and for
 //! room in the log.
 
+use std::convert::Infallible;
+
 use esker_log::component::{AppendRefusal, LockedAppender};
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::operation_errors::{WriteBatchError, WriteError};
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::state::writer::Writer;
 
@@ -16,18 +19,23 @@ const ATTEMPTS_MAX: u32 = 100;
 
 /// A write of a store.
 pub(super) trait Write {
+    /// The reason why an attempt does not hold any more. Without conditions there is none.
+    type Stale;
+    /// The error of the write.
+    type Error: From<Exhausted<Self::Stale>> + From<StoreError>;
+
     /// Whether the write waits while cleaning is behind. Deletes never do: they free space.
     fn is_throttled(&self) -> bool;
 
     /// Prepares an attempt, without a lock. May read from the disk.
-    fn prepare(&mut self, store: &Writer) -> Result<()>;
+    fn prepare(&mut self, store: &Writer) -> Result<(), Self::Error>;
 
     /// Takes the order locks of the keys, decides, and appends at most once.
     fn attempt(
         &self,
         store: &Writer,
         log: &LockedAppender<'_>,
-    ) -> std::result::Result<Result<AttemptOutcome>, AppendRefusal>;
+    ) -> Result<Result<AttemptOutcome<Self::Stale>, Self::Error>, AppendRefusal>;
 
     /// Does the work that a write leaves behind, without any lock.
     fn finish(&self, store: &Writer);
@@ -35,11 +43,45 @@ pub(super) trait Write {
 
 /// The outcome of an attempt that was not refused by the log.
 #[derive(Debug)]
-pub(super) enum AttemptOutcome {
+pub(super) enum AttemptOutcome<S> {
     /// The records of the write have their places; without a ticket there was nothing to write.
     Written(Option<esker_log::Ticket>),
-    /// The preparation does not hold any more: another writer changed a key.
-    Stale,
+    /// The preparation does not hold any more.
+    Stale(S),
+    /// The index has no room for the keys of the write.
+    IndexFull,
+}
+
+/// The reason why an attempt to write a batch does not hold any more: another writer changed a key
+/// of its conditions.
+#[derive(Debug)]
+pub(super) struct StaleConditions;
+
+/// The reason why a write is not attempted again.
+#[derive(Debug)]
+pub(super) enum Exhausted<S> {
+    /// The index has no room, also without the entries of deleted keys.
+    IndexFull,
+    /// Each attempt was stale.
+    Stale(S),
+}
+
+impl From<Exhausted<Infallible>> for WriteError {
+    fn from(exhausted: Exhausted<Infallible>) -> Self {
+        match exhausted {
+            Exhausted::IndexFull => Self::IndexFull,
+            Exhausted::Stale(never) => match never {},
+        }
+    }
+}
+
+impl From<Exhausted<StaleConditions>> for WriteBatchError {
+    fn from(exhausted: Exhausted<StaleConditions>) -> Self {
+        match exhausted {
+            Exhausted::IndexFull => Self::IndexFull,
+            Exhausted::Stale(StaleConditions) => Self::Contended,
+        }
+    }
 }
 
 /// The attempts of one write so far.
@@ -63,18 +105,18 @@ enum Step {
 impl Attempts {
     /// Decides the step after an attempt.
     #[inline]
-    fn next(&mut self, outcome: Result<AttemptOutcome>) -> Result<Step> {
+    fn next<S>(&mut self, outcome: AttemptOutcome<S>) -> Result<Step, Exhausted<S>> {
         self.made += 1;
         debug_assert!(self.made <= ATTEMPTS_MAX, "attempts are bounded");
         match outcome {
-            Ok(AttemptOutcome::Written(ticket)) => Ok(Step::Finish(ticket)),
-            Ok(AttemptOutcome::Stale) if self.made < ATTEMPTS_MAX => Ok(Step::Repeat),
-            Ok(AttemptOutcome::Stale) => Err(Error::Contended),
-            Err(Error::IndexFull) if !self.freed_entries && self.made < ATTEMPTS_MAX => {
+            AttemptOutcome::Written(ticket) => Ok(Step::Finish(ticket)),
+            AttemptOutcome::Stale(_) if self.made < ATTEMPTS_MAX => Ok(Step::Repeat),
+            AttemptOutcome::Stale(stale) => Err(Exhausted::Stale(stale)),
+            AttemptOutcome::IndexFull if !self.freed_entries && self.made < ATTEMPTS_MAX => {
                 self.freed_entries = true;
                 Ok(Step::FreeEntries)
             }
-            Err(error) => Err(error),
+            AttemptOutcome::IndexFull => Err(Exhausted::IndexFull),
         }
     }
 }
@@ -84,7 +126,7 @@ impl Writer {
     ///
     /// Inlined: with a call, a put takes a tenth longer.
     #[inline(always)]
-    pub(super) fn run(&self, mut write: impl Write) -> Result<Ticket> {
+    pub(super) fn run<W: Write>(&self, mut write: W) -> Result<Ticket, W::Error> {
         self.admit()?;
         if write.is_throttled() {
             self.cleaning().pace_writer();
@@ -92,15 +134,16 @@ impl Writer {
         let mut attempts = Attempts::default();
         loop {
             write.prepare(self)?;
-            let outcome = self.log.component().append_locked(|log| write.attempt(self, log))?;
-            if let Some(ticket) = self.follow_up(&write, attempts.next(outcome)?)? {
+            let outcome = self.log.component().append_locked(|log| write.attempt(self, log));
+            let step = attempts.next(outcome.map_err(StoreError::from)??)?;
+            if let Some(ticket) = self.follow_up(&write, step)? {
                 return Ok(ticket);
             }
         }
     }
 
     /// As [`Writer::run`], but waits as a pending future.
-    pub(super) async fn run_async(&self, mut write: impl Write) -> Result<Ticket> {
+    pub(super) async fn run_async<W: Write>(&self, mut write: W) -> Result<Ticket, W::Error> {
         self.admit()?;
         if write.is_throttled() {
             self.cleaning().throttle().wait().await;
@@ -109,8 +152,9 @@ impl Writer {
         loop {
             write.prepare(self)?;
             let outcome =
-                self.log.component().append_locked_async(|log| write.attempt(self, log)).await?;
-            if let Some(ticket) = self.follow_up(&write, attempts.next(outcome)?)? {
+                self.log.component().append_locked_async(|log| write.attempt(self, log)).await;
+            let step = attempts.next(outcome.map_err(StoreError::from)??)?;
+            if let Some(ticket) = self.follow_up(&write, step)? {
                 return Ok(ticket);
             }
         }
@@ -119,7 +163,7 @@ impl Writer {
     /// Refuses a write of a child process, or of a store that has failed. The log refuses those of
     /// a store that is closed.
     #[inline]
-    fn admit(&self) -> Result<()> {
+    fn admit(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
         Ok(self.view().health().check_invariants()?)
     }
@@ -127,7 +171,7 @@ impl Writer {
     /// Takes the step after an attempt. Returns the ticket of a write that is done; for one that
     /// changed nothing, a ticket for everything before it.
     #[inline]
-    fn follow_up(&self, write: &impl Write, step: Step) -> Result<Option<Ticket>> {
+    fn follow_up(&self, write: &impl Write, step: Step) -> Result<Option<Ticket>, StoreError> {
         match step {
             Step::Finish(ticket) => {
                 // The record has its place. But no answer of an index that is wrong is right.
@@ -154,26 +198,29 @@ mod tests {
     #[test]
     fn a_write_frees_entries_once() {
         let mut attempts = Attempts::default();
-        let step = attempts.next(Err(Error::IndexFull));
+        let step = attempts.next(AttemptOutcome::<Infallible>::IndexFull);
         assert!(matches!(step, Ok(Step::FreeEntries)));
-        assert!(matches!(attempts.next(Err(Error::IndexFull)), Err(Error::IndexFull)));
+        let step = attempts.next(AttemptOutcome::<Infallible>::IndexFull);
+        assert!(matches!(step, Err(Exhausted::IndexFull)));
     }
 
     #[test]
     fn a_write_that_other_writers_outrun_ends() {
         let mut attempts = Attempts::default();
         for _ in 1..ATTEMPTS_MAX {
-            assert!(matches!(attempts.next(Ok(AttemptOutcome::Stale)), Ok(Step::Repeat)));
+            let step = attempts.next(AttemptOutcome::Stale(StaleConditions));
+            assert!(matches!(step, Ok(Step::Repeat)));
         }
-        assert!(matches!(attempts.next(Ok(AttemptOutcome::Stale)), Err(Error::Contended)));
+        let step = attempts.next(AttemptOutcome::Stale(StaleConditions));
+        let error = WriteBatchError::from(step.unwrap_err());
+        assert!(matches!(error, WriteBatchError::Contended));
         assert_eq!(attempts.made, ATTEMPTS_MAX);
     }
 
     #[test]
-    fn an_error_or_a_place_ends_a_write() {
+    fn a_place_ends_a_write() {
         let mut attempts = Attempts::default();
-        assert!(matches!(attempts.next(Err(Error::Closed)), Err(Error::Closed)));
-        let step = attempts.next(Ok(AttemptOutcome::Written(None)));
+        let step = attempts.next(AttemptOutcome::<Infallible>::Written(None));
         assert!(matches!(step, Ok(Step::Finish(None))));
     }
 }

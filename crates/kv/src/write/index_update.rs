@@ -1,6 +1,5 @@
 //! The effect of a write on the index, and the work that writes leave behind.
 
-use crate::base::error::{Error, Result};
 use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::index::table::{EntryChange, IndexError};
@@ -36,11 +35,11 @@ impl Writer {
         }
     }
 
-    /// Refuses writes of new keys that the index has no room for. It keeps more room than all
-    /// writers together may take after this.
+    /// Whether the index has room for these keys. It keeps more room than all writers together may
+    /// take after this.
     #[inline]
-    pub(super) fn check_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> Result<()> {
-        if self.view().table().has_room(keys) { Ok(()) } else { Err(Error::IndexFull) }
+    pub(super) fn has_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
+        self.view().table().has_room(keys)
     }
 
     /// Frees the entries of deleted keys that no reader needs, for a write that found no room.
@@ -73,11 +72,11 @@ mod tests {
     use std::fmt::Debug;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use crate::{Batch, Error, Result, Store};
+    use crate::{Batch, Error, ReadError, Store, StoreError};
 
-    fn assert_failed<T: Debug>(outcome: Result<T>) {
+    fn assert_failed<T: Debug>(outcome: Result<T, impl Into<Error>>) {
         let invariant = "the index has room for a record that has its place";
-        match outcome {
+        match outcome.map_err(Into::into) {
             Err(Error::Internal { invariant: broken }) => assert_eq!(broken, invariant),
             other => panic!("{other:?}"),
         }
@@ -88,7 +87,7 @@ mod tests {
         let store = Store::open(dir).unwrap();
         let keys = store.keyspace();
         keys.put("old", vec![1; 2 << 20]).unwrap().blocking_wait().unwrap();
-        keys.view.table().arena().exhaust();
+        keys.reader.view.table().arena().exhaust();
         store
     }
 
@@ -100,7 +99,7 @@ mod tests {
         let dir = dir.path().join("store");
         let store = full_store(&dir);
         let keys = store.keyspace();
-        keys.view.health().never_panic();
+        keys.reader.view.health().never_panic();
         keys.put("old", "2").unwrap().blocking_wait().unwrap();
         assert_failed(keys.put("new", "3"));
 
@@ -124,7 +123,7 @@ mod tests {
         assert_failed(store.checkpoint());
         assert_failed(store.backup(dir.with_extension("copy")));
         assert_failed(store.close());
-        assert!(matches!(keys.get("old"), Err(Error::Closed)));
+        assert!(matches!(keys.get("old"), Err(ReadError::Store(StoreError::Closed))));
         drop((keys, store));
 
         // The log has the record, and the index of the next opening, too.

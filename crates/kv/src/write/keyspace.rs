@@ -1,8 +1,8 @@
 //! The methods of a keyspace that write.
 
+use crate::base::operation_errors::WriteError;
 #[cfg(doc)]
-use crate::base::error::Error;
-use crate::base::error::Result;
+use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::read::key_range::KeyRange;
 use crate::state::handle::Keyspace;
@@ -21,13 +21,15 @@ impl Keyspace {
     /// commit it earlier.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],
-    /// [`Error::IndexFull`], [`Error::Closed`]; [`Error::Log`] with
-    /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
-    /// [`esker_log::Error::Poisoned`]. Nothing was written then.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.writer.put(&self.keys, key.as_ref(), value.as_ref());
-        self.writer.clean_after(ticket)
+    /// [`WriteError`]; [`StoreError::Log`] with [`esker_log::Error::NoSpace`] on a full disk, after
+    /// which the store stays usable, or [`esker_log::Error::Poisoned`].
+    pub fn put(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Ticket, WriteError> {
+        let ticket = self.writer.put(&self.reader.keys, key.as_ref(), value.as_ref());
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
@@ -37,14 +39,14 @@ impl Keyspace {
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// [`WriteError`], as [`Keyspace::put`].
     pub async fn put_async(
         &self,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-    ) -> Result<Ticket> {
-        let ticket = self.writer.put_async(&self.keys, key.as_ref(), value.as_ref()).await;
-        self.writer.clean_after(ticket)
+    ) -> Result<Ticket, WriteError> {
+        let ticket = self.writer.put_async(&self.reader.keys, key.as_ref(), value.as_ref()).await;
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
@@ -57,10 +59,10 @@ impl Keyspace {
     /// commit it earlier.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.writer.delete(&self.keys, key.as_ref());
-        self.writer.clean_after(ticket)
+    /// [`WriteError`], as [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket, WriteError> {
+        let ticket = self.writer.delete(&self.reader.keys, key.as_ref());
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// As [`Keyspace::delete`], but waits for room as a pending future instead of blocking.
@@ -72,7 +74,7 @@ impl Keyspace {
     /// Cancel-safe: a future that is dropped before it is ready has deleted nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// [`WriteError`], as [`Keyspace::put`].
     ///
     /// # Examples
     /// ```
@@ -82,9 +84,9 @@ impl Keyspace {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.writer.delete_async(&self.keys, key.as_ref()).await;
-        self.writer.clean_after(ticket)
+    pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket, WriteError> {
+        let ticket = self.writer.delete_async(&self.reader.keys, key.as_ref()).await;
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
@@ -95,7 +97,7 @@ impl Keyspace {
     /// commit it earlier.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// [`WriteError`], as [`Keyspace::put`].
     ///
     /// # Examples
     /// ```
@@ -111,8 +113,8 @@ impl Keyspace {
     /// assert!(keys.is_empty());
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn delete_range(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
-        let ticket = self.writer.delete_range(&self.keys, &range.into());
+    pub fn delete_range(&self, range: impl Into<KeyRange>) -> Result<Ticket, WriteError> {
+        let ticket = self.writer.delete_range(&self.reader.keys, &range.into());
         self.writer.clean_after_range(ticket)
     }
 
@@ -127,7 +129,7 @@ impl Keyspace {
     /// Cancel-safe: a future that is dropped before it is ready has deleted nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`].
+    /// [`WriteError`], as [`Keyspace::put`].
     ///
     /// # Examples
     /// ```
@@ -138,9 +140,12 @@ impl Keyspace {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn delete_range_async(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
+    pub async fn delete_range_async(
+        &self,
+        range: impl Into<KeyRange>,
+    ) -> Result<Ticket, WriteError> {
         let range = range.into();
-        let ticket = self.writer.delete_range_async(&self.keys, &range).await;
+        let ticket = self.writer.delete_range_async(&self.reader.keys, &range).await;
         self.writer.clean_after_range(ticket)
     }
 }

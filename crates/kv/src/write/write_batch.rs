@@ -2,12 +2,13 @@
 
 use esker_log::component::{AppendRefusal, LockedAppender, RecordPlace};
 
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::{ReadError, WriteBatchError};
+use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
 use crate::state::writer::Writer;
 use crate::write::batch::{Batch, Condition, Expectation};
-use crate::write::driver::{AttemptOutcome, Write};
+use crate::write::driver::{AttemptOutcome, StaleConditions, Write};
 
 /// A batch, as the attempts to write it need it.
 #[derive(Debug)]
@@ -26,11 +27,11 @@ struct BatchWrite<'a> {
 }
 
 impl Writer {
-    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
+    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
         self.run(BatchWrite::new(self, batch)?)
     }
 
-    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
+    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
         self.run_async(BatchWrite::new(self, batch)?).await
     }
 
@@ -41,11 +42,11 @@ impl Writer {
 }
 
 impl<'a> BatchWrite<'a> {
-    fn new(store: &Writer, batch: &'a Batch) -> Result<Self> {
+    fn new(store: &Writer, batch: &'a Batch) -> Result<Self, WriteBatchError> {
         if let Some(first) = batch.keyspaces().first()
             && !std::ptr::eq(&*first.writer, store)
         {
-            return Err(Error::AnotherStore);
+            return Err(WriteBatchError::AnotherStore);
         }
         let hash = |keyspace, key| store.view().table().hash(batch.keys(keyspace).id, key);
         let (entries, conditions) = (batch.entries().iter(), batch.conditions().iter());
@@ -72,17 +73,19 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Checks the conditions without a lock, because values may have to be read from the disk.
-    fn check_conditions(&mut self, store: &Writer) -> Result<()> {
+    fn check_conditions(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
         self.versions.clear();
         let conditions = self.batch.conditions().iter().zip(&self.conditions).enumerate();
         for (n, (condition, key)) in conditions {
             let version = store.live(*key);
             if version.is_none() {
-                store.view().gap().refuse_key(key.keyspace, key.key, u64::MAX)?;
+                let known = store.view().gap().refuse_key(key.keyspace, key.key, u64::MAX);
+                known.map_err(WriteBatchError::Quarantined)?;
             }
-            if !self.holds(store, condition, version)? {
+            let holds = self.holds(store, condition, version);
+            if !holds.map_err(|error| condition_error(store, error))? {
                 // A version that comes and goes meanwhile may be missed, as by a call before it.
-                return Err(Error::ConditionFailed { condition: n });
+                return Err(WriteBatchError::ConditionFailed { condition: n });
             }
             self.versions.push(version);
         }
@@ -95,7 +98,7 @@ impl<'a> BatchWrite<'a> {
         store: &Writer,
         condition: &Condition,
         version: Option<Version>,
-    ) -> Result<bool> {
+    ) -> Result<bool, ReadError> {
         Ok(match &condition.expectation {
             Expectation::Exists(exists) => version.is_some() == *exists,
             Expectation::Value(None) => version.is_none(),
@@ -129,12 +132,32 @@ impl<'a> BatchWrite<'a> {
     }
 }
 
+/// The error of reading the key of a condition.
+fn condition_error(store: &Writer, error: ReadError) -> WriteBatchError {
+    match error {
+        ReadError::KeyspaceDropped { name } => WriteBatchError::KeyspaceDropped { name },
+        ReadError::Quarantined(gap) => WriteBatchError::Quarantined(gap),
+        ReadError::CorruptedRecord(record) => record.into(),
+        ReadError::Trimmed(trimmed) => StoreError::Log(esker_log::Error::Trimmed(trimmed)).into(),
+        ReadError::Store(error) => error.into(),
+        ReadError::KeyTooLarge { .. } => {
+            store.view().health().fail("the keys of a batch are within the limit").into()
+        }
+        ReadError::IndexFull => {
+            store.view().health().fail("reading a store adds nothing to its index").into()
+        }
+    }
+}
+
 impl Write for BatchWrite<'_> {
+    type Stale = StaleConditions;
+    type Error = WriteBatchError;
+
     fn is_throttled(&self) -> bool {
         true
     }
 
-    fn prepare(&mut self, store: &Writer) -> Result<()> {
+    fn prepare(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
         self.check_conditions(store)?;
         self.cache_values(store);
         Ok(())
@@ -144,22 +167,20 @@ impl Write for BatchWrite<'_> {
         &self,
         store: &Writer,
         log: &LockedAppender<'_>,
-    ) -> std::result::Result<Result<AttemptOutcome>, AppendRefusal> {
+    ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteBatchError>, AppendRefusal> {
         let Self { batch, keys, payloads, conditions, versions, shards, .. } = self;
         let _orders = store.view().table().orders(shards);
         let mut keyspaces = batch.keyspaces().iter();
-        if let Some(dropped) = keyspaces.find(|keyspace| keyspace.keys.is_dropped()) {
-            return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name().into() }));
+        if let Some(dropped) = keyspaces.find(|keyspace| keyspace.reader.keys.is_dropped()) {
+            return Ok(Err(WriteBatchError::KeyspaceDropped { name: dropped.name().into() }));
         }
         let puts = batch.entries().iter().zip(keys).filter(|(entry, _)| !entry.deletes);
-        if puts.clone().next().is_some()
-            && let Err(error) = store.check_room(puts.map(|(_, key)| *key))
-        {
-            return Ok(Err(error));
+        if puts.clone().next().is_some() && !store.has_room(puts.map(|(_, key)| *key)) {
+            return Ok(Ok(AttemptOutcome::IndexFull));
         }
         debug_assert_eq!(conditions.len(), versions.len(), "each condition was found to hold");
         if conditions.iter().zip(versions).any(|(key, version)| store.live(*key) != *version) {
-            return Ok(Ok(AttemptOutcome::Stale));
+            return Ok(Ok(AttemptOutcome::Stale(StaleConditions)));
         }
         let ticket = log.append_atomic(payloads, |places| self.place(store, places))?;
         Ok(Ok(AttemptOutcome::Written(ticket)))
@@ -167,7 +188,7 @@ impl Write for BatchWrite<'_> {
 
     fn finish(&self, store: &Writer) {
         for keyspace in self.batch.keyspaces() {
-            store.after_write(&keyspace.keys);
+            store.after_write(&keyspace.reader.keys);
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Writing one key.
 
+use std::convert::Infallible;
+
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose, RecordPlace};
 
-use crate::base::error::{Error, Result, check_value};
+use crate::base::key_checks::check_value;
+use crate::base::operation_errors::WriteError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
@@ -26,27 +29,37 @@ struct KeyWrite<'a> {
 
 impl Writer {
     #[inline]
-    pub(super) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub(super) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket, WriteError> {
         let key = self.admit_put(keys, key, value)?;
         self.run(KeyWrite::put(keys, key, value))
     }
 
-    pub(super) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub(super) async fn put_async(
+        &self,
+        keys: &Keys,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Ticket, WriteError> {
         let key = self.admit_put(keys, key, value)?;
         self.run_async(KeyWrite::put(keys, key, value)).await
     }
 
-    pub(super) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+    pub(super) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket, WriteError> {
         self.run(KeyWrite::delete(keys, self.view().key(keys, key)?))
     }
 
-    pub(super) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+    pub(super) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket, WriteError> {
         self.run_async(KeyWrite::delete(keys, self.view().key(keys, key)?)).await
     }
 
     /// Hashes the key of a put whose key and value are within their limits.
     #[inline(always)]
-    fn admit_put<'a>(&self, keys: &Keys, key: &'a [u8], value: &[u8]) -> Result<HashedKey<'a>> {
+    fn admit_put<'a>(
+        &self,
+        keys: &Keys,
+        key: &'a [u8],
+        value: &[u8],
+    ) -> Result<HashedKey<'a>, WriteError> {
         check_value(value)?;
         let key = self.view().key(keys, key)?;
         self.view().table().prefetch_slot(key);
@@ -84,6 +97,9 @@ impl<'a> KeyWrite<'a> {
 }
 
 impl Write for KeyWrite<'_> {
+    type Stale = Infallible;
+    type Error = WriteError;
+
     #[inline]
     fn is_throttled(&self) -> bool {
         !self.deletes()
@@ -91,7 +107,7 @@ impl Write for KeyWrite<'_> {
 
     /// Puts the value into the cache.
     #[inline]
-    fn prepare(&mut self, store: &Writer) -> Result<()> {
+    fn prepare(&mut self, store: &Writer) -> Result<(), WriteError> {
         if let Some(value) = self.value
             && self.cached == 0
         {
@@ -108,15 +124,15 @@ impl Write for KeyWrite<'_> {
         &self,
         store: &Writer,
         log: &LockedAppender<'_>,
-    ) -> std::result::Result<Result<AttemptOutcome>, AppendRefusal> {
+    ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
         let Self { keys, key, ref payload, value, cached } = *self;
         let (view, deletes) = (store.view(), self.deletes());
         let _order = view.table().order(key.shard);
         if keys.is_dropped() {
-            return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
+            return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
         }
-        if !deletes && let Err(error) = store.check_room(std::iter::once(key)) {
-            return Ok(Err(error));
+        if !deletes && !store.has_room(std::iter::once(key)) {
+            return Ok(Ok(AttemptOutcome::IndexFull));
         }
         let exists = || view.table().find(key).is_some_and(|current| !current.version.deleted);
         let mut has_entry = true;

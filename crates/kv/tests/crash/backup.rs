@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_kv::{Batch, Error, Options, Store, UNFINISHED_BACKUP};
+use esker_kv::{Batch, OpenError, Options, Store, StoreError, UNFINISHED_BACKUP};
 use esker_log::Engine;
+use esker_log::Error as LogError;
 
 const DIR: &str = "/store";
 const COPY: &str = "/copy";
 
-fn open(disk: &SimDisk, engine: &Engine, dir: &str) -> Result<Store, Error> {
+fn open(disk: &SimDisk, engine: &Engine, dir: &str) -> Result<Store, OpenError> {
     let mut options = Options::on(Arc::new(disk.process()));
     options.log.segment_size = 64 << 10;
     options.clean = false;
@@ -63,12 +64,12 @@ fn cut(disk: &SimDisk, at: u64, how: Persist, expected: &BTreeMap<Vec<u8>, Vec<u
             copy.close().unwrap();
             true
         }
-        Err(Error::Log(esker_log::Error::WrongComponent { found, .. })) => {
+        Err(OpenError::Store(StoreError::Log(LogError::WrongComponent { found, .. }))) => {
             assert!(matches!(found, Some(UNFINISHED_BACKUP)), "cut at {at}: {found:?}");
             false
         }
         // There is no log at all yet, or not any more.
-        Err(Error::Log(esker_log::Error::NotALog { .. })) => false,
+        Err(OpenError::Store(StoreError::Log(LogError::NotALog { .. }))) => false,
         Err(error) => panic!("cut at {at}, {how:?}: {error:?}"),
     };
     assert!(opens || !ended, "cut at {at}, {how:?}: the backup had ended");

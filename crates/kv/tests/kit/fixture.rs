@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::{Persist, SimDisk};
-use esker_kv::{Keyspace, Options, Policy, Store};
+use esker_kv::{Keyspace, OpenError, Options, Policy, Store};
 use esker_log::Engine;
 
 /// Where the store lives on a simulated disk.
@@ -52,7 +52,7 @@ impl SimEnv {
         options(Arc::new(self.disk.process()), &self.engine)
     }
 
-    pub fn try_open(&self) -> esker_kv::Result<Store> {
+    pub fn try_open(&self) -> Result<Store, OpenError> {
         Store::builder(DIR).options(self.options()).open()
     }
 

@@ -3,7 +3,7 @@
 
 use std::task::{Context, Poll, Waker};
 
-use esker_kv::{Error, KeyRange, Policy, Store};
+use esker_kv::{KeyRange, Policy, Store, StoreError, WriteError};
 use futures_util::FutureExt;
 
 /// A future that needs not to wait is ready at its first poll.
@@ -39,9 +39,9 @@ fn deletes_and_syncs_have_async_forms() {
     drop(synced);
     store.close().unwrap();
     let closed = keys.delete_async("c").now_or_never();
-    assert!(matches!(closed, Some(Err(Error::Closed))), "{closed:?}");
+    assert!(matches!(closed, Some(Err(WriteError::Store(StoreError::Closed)))), "{closed:?}");
     let closed = keys.delete_range_async(..).now_or_never();
-    assert!(matches!(closed, Some(Err(Error::Closed))), "{closed:?}");
+    assert!(matches!(closed, Some(Err(WriteError::Store(StoreError::Closed)))), "{closed:?}");
     let store = Store::open(&dir).unwrap();
     assert_eq!(store.keyspace().len(), 1);
 }

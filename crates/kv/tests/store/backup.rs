@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
-use esker_kv::{Error, Options, Seq, Store, backup_log};
+use esker_kv::{BackupError, Options, Seq, Store, StoreError, WatchError, backup_log};
 use esker_log::{Engine, Error as LogError, ReadOnlyLog};
 use esker_testkit::{Call, HookedDisk};
 
@@ -66,7 +66,8 @@ fn a_backup_is_a_store_with_the_same_positions() {
     assert_eq!(copy.accepted(), position);
     let next = copy.keyspace().put("next", "value").unwrap().blocking_wait().unwrap();
     assert_eq!(next, position.next());
-    assert!(matches!(copy.watch(0), Err(Error::Trimmed { oldest }) if oldest > Seq(1)));
+    let trimmed = copy.watch(0).map(drop);
+    assert!(matches!(trimmed, Err(WatchError::Trimmed(by)) if by.oldest > Seq(1)));
     let changes = copy.watch(position).unwrap().try_next().unwrap().unwrap();
     assert_eq!((changes.len(), changes.position()), (1, next));
     copy.close().unwrap();
@@ -81,7 +82,7 @@ fn a_backup_is_a_store_with_the_same_positions() {
         from.close().unwrap();
     }
     store.close().unwrap();
-    assert!(matches!(store.backup("/late"), Err(Error::Closed)));
+    assert!(matches!(store.backup("/late"), Err(BackupError::Store(StoreError::Closed))));
     engine.stop();
 }
 
@@ -95,12 +96,12 @@ fn a_directory_that_holds_files_is_refused() {
     std::fs::write(copy.join("a file"), "").unwrap();
     for to in [&copy, &store] {
         let refused = opened.backup(to);
-        assert!(matches!(&refused, Err(Error::NotEmpty { dir }) if dir == to), "{refused:?}");
+        assert!(matches!(&refused, Err(BackupError::NotEmpty { dir }) if dir == to), "{refused:?}");
     }
     assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 1);
     std::fs::remove_file(copy.join("a file")).unwrap();
     opened.backup(&copy).unwrap();
-    assert!(matches!(opened.backup(&copy), Err(Error::NotEmpty { .. })));
+    assert!(matches!(opened.backup(&copy), Err(BackupError::NotEmpty { .. })));
     opened.close().unwrap();
 }
 
@@ -122,7 +123,9 @@ fn a_store_that_is_corrupt_has_no_backup() {
         let log = builder.engine(engine.clone()).open().unwrap();
         let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
         let refused = backup_log(&log, to);
-        let is_corrupted = |error: &Error| matches!(error, Error::Log(LogError::Corrupted(_)));
+        let is_corrupted = |error: &BackupError| {
+            matches!(error, BackupError::Store(StoreError::Log(LogError::Corrupted(_))))
+        };
         assert!(refused.as_ref().is_err_and(is_corrupted), "{place}: {refused:?}");
         assert!(disk.files(Path::new(COPY)).map_or(true, |files| files.is_empty()));
     }
@@ -139,7 +142,7 @@ fn a_backup_that_finds_no_room_leaves_nothing() {
         disk.set_capacity(Some(disk.used() + (room << 10)));
         match store.backup(COPY) {
             Ok(position) => panic!("{room}: {position} fits"),
-            Err(Error::Log(esker_log::Error::NoSpace { .. })) => refused += 1,
+            Err(BackupError::Store(StoreError::Log(LogError::NoSpace { .. }))) => refused += 1,
             Err(error) => panic!("{room}: {error:?}"),
         }
         let left = disk.files(Path::new(COPY)).unwrap_or_default();

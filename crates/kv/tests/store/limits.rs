@@ -1,7 +1,12 @@
 //! Limits, and what is refused.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_kv::{Batch, Error, KEY_LIMIT, Policy, Store, VALUE_LIMIT};
+use esker_kv::{
+    Batch, BatchError, KEY_LIMIT, KeyspaceError, OpenError, Policy, ReadError, Store, StoreError,
+    VALUE_LIMIT, WriteBatchError, WriteError,
+};
+
+use crate::is_closed;
 
 #[test]
 fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
@@ -15,17 +20,19 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
     let written = store.accepted();
     let (long_key, long_value) = (vec![0; KEY_LIMIT + 1], vec![0; VALUE_LIMIT + 1]);
     let size = KEY_LIMIT + 1;
-    assert!(matches!(keys.put(&long_key, ""), Err(Error::KeyTooLarge { size: n }) if n == size));
-    assert!(matches!(keys.get(&long_key), Err(Error::KeyTooLarge { .. })));
-    assert!(matches!(keys.delete(&long_key), Err(Error::KeyTooLarge { .. })));
+    assert!(
+        matches!(keys.put(&long_key, ""), Err(WriteError::KeyTooLarge { size: n }) if n == size)
+    );
+    assert!(matches!(keys.get(&long_key), Err(ReadError::KeyTooLarge { .. })));
+    assert!(matches!(keys.delete(&long_key), Err(WriteError::KeyTooLarge { .. })));
     let size = VALUE_LIMIT + 1;
     assert!(
-        matches!(keys.put("", &long_value), Err(Error::ValueTooLarge { size: n }) if n == size)
+        matches!(keys.put("", &long_value), Err(WriteError::ValueTooLarge { size: n }) if n == size)
     );
     let mut batch = Batch::new();
-    assert!(matches!(batch.put(&keys, &long_key, ""), Err(Error::KeyTooLarge { .. })));
-    assert!(matches!(batch.put(&keys, "", &long_value), Err(Error::ValueTooLarge { .. })));
-    assert!(matches!(batch.delete(&keys, &long_key), Err(Error::KeyTooLarge { .. })));
+    assert!(matches!(batch.put(&keys, &long_key, ""), Err(BatchError::KeyTooLarge { .. })));
+    assert!(matches!(batch.put(&keys, "", &long_value), Err(BatchError::ValueTooLarge { .. })));
+    assert!(matches!(batch.delete(&keys, &long_key), Err(BatchError::KeyTooLarge { .. })));
     assert!(batch.is_empty());
     assert_eq!(store.accepted(), written, "nothing was written");
     store.close().unwrap();
@@ -50,7 +57,7 @@ fn fill_index(store: &Store, next: &mut u64) -> u64 {
     loop {
         match keys.put(u128::from(*next).to_be_bytes(), "") {
             Ok(_) => *next += 1,
-            Err(Error::IndexFull) => return *next - first,
+            Err(WriteError::IndexFull) => return *next - first,
             Err(error) => panic!("{error:?}"),
         }
         assert!(*next < 1_000_000);
@@ -64,8 +71,9 @@ fn an_index_that_would_take_no_keys_is_refused() {
     let open = |bytes| Store::builder(dir.path().join("store")).index_bytes(bytes).open();
     for bytes in [0, 4 << 20, (8 << 20) - 1, (31 << 30) + 1] {
         match open(bytes) {
-            Err(Error::InvalidOption { option: "index_bytes", rule }) => {
-                assert_eq!(rule, "from 8 MiB to 31 GiB");
+            Err(OpenError::InvalidOption(refused)) => {
+                assert_eq!(refused.option, "index_bytes");
+                assert_eq!(refused.rule, "from 8 MiB to 31 GiB");
             }
             other => panic!("{other:?}"),
         }
@@ -95,19 +103,22 @@ fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {
     batch.delete(&keys, key(2)).unwrap();
     drop(store.write(&batch).unwrap());
     batch.put(&keys, "another", "").unwrap();
-    assert!(matches!(store.write(&batch), Err(Error::IndexFull)));
-    assert!(matches!(store.create_keyspace("new"), Err(Error::IndexFull)));
+    assert!(matches!(store.write(&batch), Err(WriteBatchError::IndexFull)));
+    assert!(matches!(store.create_keyspace("new"), Err(KeyspaceError::IndexFull)));
 
     for n in 3..2003 {
         drop(keys.delete(key(n)).unwrap());
     }
-    assert!(matches!(keys.put(key(next), ""), Err(Error::IndexFull)), "it may be read by a crash");
+    assert!(
+        matches!(keys.put(key(next), ""), Err(WriteError::IndexFull)),
+        "it may be read by a crash"
+    );
     store.sync().unwrap();
     let snapshot = store.snapshot().unwrap();
     assert!(fill_index(&store, &mut next) > 1700);
     let mut batch = Batch::new();
     batch.put(&keys, key(next), "").unwrap();
-    assert!(matches!(store.write(&batch), Err(Error::IndexFull)));
+    assert!(matches!(store.write(&batch), Err(WriteBatchError::IndexFull)));
     // A snapshot keeps what it reads.
     drop(keys.delete_range(&key(3000)[..]..&key(5000)[..]).unwrap());
     store.sync().unwrap();
@@ -145,7 +156,10 @@ fn a_directory_of_a_log_is_refused_and_the_reverse() {
     };
     let before = (files(&log), files(&store));
     let wrong = Store::open(&log).map(drop);
-    assert!(matches!(wrong, Err(Error::Log(esker_log::Error::WrongComponent { .. }))), "{wrong:?}");
+    let Err(OpenError::Store(StoreError::Log(esker_log::Error::WrongComponent { .. }))) = wrong
+    else {
+        panic!("{wrong:?}");
+    };
     let wrong = esker_log::Log::builder(&store)
         .component(esker_log::Component(*b"ANOTHER!"))
         .open()
@@ -163,19 +177,19 @@ fn a_closed_store_refuses_everything() {
     let snapshot = store.snapshot().unwrap();
     let mut scan = keys.scan(..).unwrap();
     store.close().unwrap();
-    assert!(matches!(store.close(), Err(Error::Closed)));
-    assert!(matches!(keys.put("key", "new"), Err(Error::Closed)));
-    assert!(matches!(keys.delete("key"), Err(Error::Closed)));
-    assert!(matches!(keys.get("key"), Err(Error::Closed)));
-    assert!(matches!(keys.get("absent"), Err(Error::Closed)));
-    assert!(matches!(keys.contains_key("key"), Err(Error::Closed)));
-    assert!(matches!(keys.scan(..), Err(Error::Closed)));
-    assert!(matches!(scan.next(), Some(Err(Error::Closed))));
-    assert!(matches!(store.snapshot(), Err(Error::Closed)));
-    assert!(matches!(snapshot.get(&keys, "key"), Err(Error::Closed)));
-    assert!(matches!(store.create_keyspace("new"), Err(Error::Closed)));
-    assert!(matches!(store.sync(), Err(Error::Closed)));
-    assert!(matches!(store.compact(), Err(Error::Closed)));
+    assert!(is_closed(store.close()));
+    assert!(is_closed(keys.put("key", "new")));
+    assert!(is_closed(keys.delete("key")));
+    assert!(is_closed(keys.get("key")));
+    assert!(is_closed(keys.get("absent")));
+    assert!(is_closed(keys.contains_key("key")));
+    assert!(is_closed(keys.scan(..)));
+    assert!(is_closed(scan.next().unwrap()));
+    assert!(is_closed(store.snapshot()));
+    assert!(is_closed(snapshot.get(&keys, "key")));
+    assert!(is_closed(store.create_keyspace("new")));
+    assert!(is_closed(store.sync()));
+    assert!(is_closed(store.compact()));
 }
 
 #[test]

@@ -11,9 +11,14 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
-use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Store, UNFINISHED_BACKUP};
-use esker_log::{Component, Engine, Log};
+use esker_kv::{
+    Batch, Error, OpenError, Options, Policy, ReadError, ReadOnlyStore, SnapshotError, Store,
+    StoreError, UNFINISHED_BACKUP,
+};
+use esker_log::{Component, Engine, Error as LogError, Log};
 use esker_testkit::{Call, HookedDisk};
+
+use crate::is_closed;
 
 const DIR: &str = "/store";
 
@@ -33,7 +38,7 @@ fn reader(disk: &SimDisk) -> ReadOnlyStore {
     open_reader(Arc::new(disk.process())).unwrap()
 }
 
-fn open_reader(disk: Arc<dyn Disk>) -> Result<ReadOnlyStore, Error> {
+fn open_reader(disk: Arc<dyn Disk>) -> Result<ReadOnlyStore, OpenError> {
     // Without a cache: values come from the log.
     ReadOnlyStore::builder(DIR).disk(disk).cache_bytes(0).engine(Engine::manual()).open()
 }
@@ -114,12 +119,12 @@ fn a_reader_shows_the_state_of_the_last_refresh() {
     let again = store.create_keyspace("other").unwrap();
     again.put("b", "2").unwrap().blocking_wait().unwrap();
     reader.refresh().unwrap();
-    assert!(matches!(theirs.get("b"), Err(Error::KeyspaceDropped { .. })));
+    assert!(matches!(theirs.get("b"), Err(ReadError::KeyspaceDropped { .. })));
     assert_eq!(read(&reader), content(&store));
     reader.close();
-    assert!(matches!(seen.get("a"), Err(Error::Closed)));
-    assert!(matches!(reader.refresh(), Err(Error::Closed)));
-    assert!(matches!(reader.snapshot(), Err(Error::Closed)));
+    assert!(is_closed(seen.get("a")));
+    assert!(is_closed(reader.refresh()));
+    assert!(is_closed(reader.snapshot()));
 }
 
 /// The reader applied nothing since cleaning began. It missed records, deletes and drops.
@@ -161,7 +166,7 @@ fn a_reader_catches_up_when_cleaning_dropped_what_it_did_not_see() {
         assert_eq!(read(&reader), content(&store));
         assert_eq!(reader.keyspaces(), ["default", "kept", "replaced"]);
         let expired = snapshot.get(&reader.keyspace(), "still");
-        assert!(matches!(expired, Err(Error::SnapshotExpired)), "{expired:?}");
+        assert!(matches!(expired, Err(SnapshotError::Expired)), "{expired:?}");
         // It follows on.
         overwrite(&store, 20, 20);
         reader.refresh().unwrap();
@@ -197,13 +202,13 @@ fn a_snapshot_reads_the_copies_that_cleaning_made() {
     assert_eq!(seen.get("copied").unwrap().as_deref(), Some(&b"value"[..]));
     assert_eq!(snapshot.get(&seen, "copied").unwrap().as_deref(), Some(&b"value"[..]));
     let gone = snapshot.get(&seen, "overwritten");
-    assert!(matches!(gone, Err(Error::SnapshotExpired)), "{gone:?}");
+    assert!(matches!(gone, Err(SnapshotError::Expired)), "{gone:?}");
     // What the scan read ahead is still right.
     let ahead = scan.map_while(Result::ok).find(|(key, _)| key == "overwritten");
     assert!(ahead.is_none_or(|(_, value)| *value == *b"before"));
     let only = "overwritten"..="overwritten";
     let gone = snapshot.scan(&seen, only).unwrap().find_map(|entry| entry.err());
-    assert!(matches!(gone, Some(Error::SnapshotExpired)), "{gone:?}");
+    assert!(matches!(gone, Some(SnapshotError::Expired)), "{gone:?}");
     assert_eq!(seen.get("overwritten").unwrap().as_deref(), Some(&b"after"[..]));
     assert_eq!(read(&reader), content(&store));
 }
@@ -264,20 +269,27 @@ fn what_is_no_store_is_refused_and_nothing_is_written() {
     });
     let open = || open_reader(Arc::new(hooked.clone()));
     let absent = open().map(drop);
-    assert!(matches!(absent, Err(Error::Log(esker_log::Error::NotALog { .. }))), "{absent:?}");
+    let Err(OpenError::Store(StoreError::Log(LogError::NotALog { .. }))) = absent else {
+        panic!("{absent:?}");
+    };
     disk.create_dir(Path::new(DIR)).unwrap();
     let empty = open().map(drop);
-    assert!(matches!(empty, Err(Error::Log(esker_log::Error::NotALog { .. }))), "{empty:?}");
+    let Err(OpenError::Store(StoreError::Log(LogError::NotALog { .. }))) = empty else {
+        panic!("{empty:?}");
+    };
     for (dir, component) in [("/other", Component(*b"ANOTHER!")), ("/copy", UNFINISHED_BACKUP)] {
         let log = Log::builder(dir).disk(Arc::new(disk.process())).component(component).open();
         log.unwrap().close().unwrap();
         let other = ReadOnlyStore::builder(dir).disk(Arc::new(hooked.clone())).open().map(drop);
-        let wrong = matches!(other, Err(Error::Log(esker_log::Error::WrongComponent { .. })));
-        assert!(wrong, "{other:?}");
+        let Err(OpenError::Store(StoreError::Log(LogError::WrongComponent { .. }))) = other else {
+            panic!("{other:?}");
+        };
     }
     Log::builder(DIR).disk(Arc::new(disk.process())).open().unwrap().close().unwrap();
     let plain = open().map(drop);
-    assert!(matches!(plain, Err(Error::Log(esker_log::Error::WrongComponent { .. }))), "{plain:?}");
+    let Err(OpenError::Store(StoreError::Log(LogError::WrongComponent { .. }))) = plain else {
+        panic!("{plain:?}");
+    };
 }
 
 #[test]
@@ -299,7 +311,7 @@ fn a_thread_follows_the_writer() {
     }
     let keys = reader.keyspace();
     drop(reader);
-    assert!(matches!(keys.get("key"), Err(Error::Closed)));
+    assert!(is_closed(keys.get("key")));
 }
 
 /// Guards: versions that no reader can see, kept for each write that the reader catches up with.
@@ -330,7 +342,7 @@ fn catching_up_takes_little_memory_for_replaced_versions() {
     reader.refresh().unwrap();
     assert_eq!(read(&reader), content(&store));
     let expired = snapshot.get(&reader.keyspace(), "key-0");
-    assert!(matches!(expired, Err(Error::SnapshotExpired)), "it caught up: {expired:?}");
+    assert!(matches!(expired, Err(SnapshotError::Expired)), "it caught up: {expired:?}");
     let most = most.load(SeqCst);
     assert!((1..16 << 10).contains(&most), "{most} bytes");
     drop(handle.lock().unwrap().take());
@@ -358,13 +370,13 @@ fn a_corrupt_log_is_an_error_for_a_reader_and_what_it_has_seen_stays() {
         assert!(matches!(error, Error::Log(esker_log::Error::Corrupted(_))), "{error:?}");
     };
     for _ in 0..2 {
-        corrupt(reader.refresh().unwrap_err());
+        corrupt(reader.refresh().unwrap_err().into());
         let keys = reader.keyspace();
         assert_eq!(keys.get("first").unwrap().as_deref(), Some(&b"value"[..]));
         assert_eq!(keys.get("third").unwrap(), None, "nothing after it is visible");
         assert_eq!(keys.scan(..).unwrap().count(), 1);
     }
-    corrupt(open_reader(Arc::new(disk.process())).map(drop).unwrap_err());
+    corrupt(open_reader(Arc::new(disk.process())).map(drop).unwrap_err().into());
 }
 
 const CHILD: &str = "ESKER_KV_TEST_CHILD";
@@ -499,6 +511,6 @@ fn corrupt_app_metadata_of_another_component_stay() {
     disk.flip_bit(&note, 0).unwrap();
     let corrupt = disk.contents(&note).unwrap();
     let opened = Store::builder(DIR).options(options(&disk)).open();
-    assert!(matches!(opened, Err(Error::CorruptedRecord { .. })), "{opened:?}");
+    assert!(matches!(opened, Err(OpenError::CorruptedRecord(_))), "{opened:?}");
     assert!(disk.contents(&note).unwrap() == corrupt);
 }

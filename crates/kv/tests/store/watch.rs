@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_kv::{Action, Batch, Changes, Error, Options, Policy, Seq, Store, Watch};
+use esker_kv::{
+    Action, Batch, Changes, Options, Policy, Seq, Store, StoreError, Trimmed, Watch, WatchError,
+};
 use esker_log::{Engine, ReadOnlyLog};
 use futures_util::StreamExt;
 
@@ -201,8 +203,10 @@ fn copies_of_cleaning_are_never_delivered() {
     // The entry of the keyspace was moved.
     let log = reader(&disk, &engine);
     assert_eq!(words(&rest(&mut Watch::from_log(&log, later).unwrap())), ["other: key=value"]);
-    assert!(matches!(store.watch(0), Err(Error::Trimmed { oldest }) if oldest > Seq(1)));
-    assert!(matches!(Watch::from_log(&log, 0), Err(Error::Trimmed { .. })));
+    let refused = store.watch(0).map(drop);
+    let Err(WatchError::Trimmed(Trimmed { oldest })) = refused else { panic!("{refused:?}") };
+    assert!(oldest > Seq(1));
+    assert!(matches!(Watch::from_log(&log, 0), Err(WatchError::Trimmed(_))));
     store.close().unwrap();
     engine.stop();
 }
@@ -219,7 +223,7 @@ fn a_watch_that_cleaning_passed_is_trimmed() {
     store.sync().unwrap();
     assert!(store.compact().unwrap().segments > 0);
     let end = std::iter::from_fn(|| watch.try_next().transpose()).find_map(Result::err);
-    assert!(matches!(end, Some(Error::Trimmed { .. })), "{end:?}");
+    assert!(matches!(end, Some(WatchError::Trimmed(_))), "{end:?}");
     let snapshot = store.durable_snapshot().unwrap();
     let mut watch = store.watch(snapshot.seq()).unwrap();
     drop(keys.put("key", "value").unwrap());
@@ -243,9 +247,12 @@ fn only_durable_changes_are_delivered() {
     let refused = store.watch(store.accepted()).map(drop);
     assert!(matches!(
         refused,
-        Err(Error::NotDurable { position, durable }) if position == Seq(1) && durable == Seq(0)
+        Err(WatchError::NotDurable { position, durable }) if position == Seq(1) && durable == Seq(0)
     ));
-    assert!(matches!(Watch::from_log(&reader(&disk, &engine), 1), Err(Error::NotDurable { .. })));
+    assert!(matches!(
+        Watch::from_log(&reader(&disk, &engine), 1),
+        Err(WatchError::NotDurable { .. })
+    ));
     disk.power_cut(Persist::Nothing);
     engine.stop();
     drop((store, keys));
@@ -264,7 +271,7 @@ fn a_waiting_watch_ends_when_the_store_is_closed() {
     let store = Store::open(dir.path().join("store")).unwrap();
     let mut watch = store.watch(store.durable()).unwrap();
     let timeout = watch.blocking_next_timeout(Duration::from_millis(5)).map(drop);
-    assert!(matches!(timeout, Err(Error::Log(esker_log::Error::Timeout))), "{timeout:?}");
+    assert!(matches!(timeout, Err(WatchError::Timeout)), "{timeout:?}");
     let (sender, receiver) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         for next in watch.blocking_iter() {
@@ -278,11 +285,11 @@ fn a_waiting_watch_ends_when_the_store_is_closed() {
     assert_eq!(words(&receiver.recv().unwrap().unwrap()), ["default: key=value"]);
     store.close().unwrap();
     let end = receiver.recv().unwrap();
-    assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+    assert!(matches!(end, Err(WatchError::Store(StoreError::Closed))), "{end:?}");
     thread.join().unwrap();
     let end = block_on(async { (task.next().await, task.next().await) });
-    assert!(matches!(end, (Some(Err(Error::Closed)), None)), "{end:?}");
-    assert!(matches!(store.watch(0), Err(Error::Closed)));
+    assert!(matches!(end, (Some(Err(WatchError::Store(StoreError::Closed))), None)), "{end:?}");
+    assert!(matches!(store.watch(0), Err(WatchError::Store(StoreError::Closed))));
 }
 
 /// Runs a future on this thread.

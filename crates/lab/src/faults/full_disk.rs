@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_kv::{Error, Options, Store};
+use esker_kv::{Options, Store, WriteError};
 use esker_log::{Engine, Policy};
 use esker_testkit::{SplitMix64, mix};
 
@@ -54,7 +54,7 @@ impl Trial for FullDisk {
         let deleted: Vec<_> = expected.keys().filter(|_| rng.percent(80)).cloned().collect();
         for key in &deleted {
             let mut outcome = keys.delete(key);
-            if outcome.as_ref().is_err_and(Error::is_no_space) {
+            if outcome.as_ref().is_err_and(WriteError::is_no_space) {
                 // The share of the reserve that is lent to deletes is used up.
                 store.compact().map_err(|error| text("compacting amid deletes", &error))?;
                 outcome = keys.delete(key);
@@ -144,6 +144,6 @@ fn compare(run: &mut Run, store: &Store, expected: &Keys) -> Result<(), String> 
     Ok(())
 }
 
-fn text(what: &str, error: &Error) -> String {
+fn text(what: &str, error: &impl std::fmt::Debug) -> String {
     format!("{what}: {error:?}")
 }

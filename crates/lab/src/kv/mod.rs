@@ -107,9 +107,9 @@ impl SimEnv {
         value
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
+    fn stop<T>(&self, error: impl Into<Error>, what: &str) -> LifeResult<T> {
         match self.disk.is_on() {
-            true => Err(Stop::Broken(format!("{what}: {error:?}"))),
+            true => Err(Stop::Broken(format!("{what}: {:?}", error.into()))),
             false => Err(Stop::Ended),
         }
     }
@@ -135,7 +135,7 @@ impl SimEnv {
             }
             Err(error) => {
                 engine.stop();
-                self.stop(&error, "opening")
+                self.stop(error, "opening")
             }
         }
     }
@@ -189,10 +189,10 @@ impl SimEnv {
         for name in store.keyspaces() {
             let keyspace = store.find_keyspace(&name).unwrap();
             let mut keys = Keys::new();
-            let scan = keyspace.scan(..).or_else(|error| self.stop(&error, "scanning"))?;
+            let scan = keyspace.scan(..).or_else(|error| self.stop(error, "scanning"))?;
             let mut last = None;
             for entry in scan {
-                let (key, value) = entry.or_else(|error| self.stop(&error, "scanning"))?;
+                let (key, value) = entry.or_else(|error| self.stop(error, "scanning"))?;
                 ensure!(last.as_ref() < Some(&key), "a scan out of order");
                 last = Some(key.clone());
                 keys.insert(key.to_vec(), value.to_vec());
@@ -231,7 +231,7 @@ impl SimEnv {
     }
 
     /// Applies a call to the model. `outcome` has the number of its last record.
-    fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> LifeResult {
+    fn called(&mut self, outcome: Result<Seq, impl Into<Error>>, content: Content) -> LifeResult {
         match outcome {
             // What changes nothing may have no record, and has nothing that could be lost.
             Ok(_) if content == *self.newest() => Ok(()),
@@ -241,7 +241,7 @@ impl SimEnv {
             }
             Err(error) => {
                 self.unknown = Some(content);
-                self.stop(&error, "writing")
+                self.stop(error, "writing")
             }
         }
     }
@@ -249,7 +249,7 @@ impl SimEnv {
     fn written(
         &mut self,
         life: &mut Life,
-        ticket: Result<Ticket, Error>,
+        ticket: Result<Ticket, impl Into<Error> + Clone>,
         content: Content,
     ) -> LifeResult {
         let seq = ticket.as_ref().map(Ticket::seq).map_err(Clone::clone);
@@ -269,7 +269,7 @@ impl SimEnv {
             // Otherwise most of what cleaning reads is in memory, and no call comes between.
             self.step(life, Step::Reopen)?;
         }
-        let compact = |store: &Store| store.compact().map(drop);
+        let compact = |store: &Store| -> Result<(), Error> { Ok(store.compact().map(drop)?) };
         self.interleaved(life, rng, (Op::Read, On::Segments), compact)
     }
 
@@ -314,7 +314,7 @@ impl SimEnv {
             };
             self.written(life, ticket, content)?;
         }
-        worked.or_else(|error| self.stop(&error, "working"))
+        worked.or_else(|error| self.stop(error, "working"))
     }
 
     /// A snapshot sees the content at its time, in the keyspaces that still exist.
@@ -323,10 +323,10 @@ impl SimEnv {
             let keyspace = store.find_keyspace(&name).unwrap();
             let Some(then) = content.get(&name) else { continue };
             let scan = snapshot.scan(&keyspace, ..);
-            let scan = scan.or_else(|error| self.stop(&error, "scanning a snapshot"))?;
+            let scan = scan.or_else(|error| self.stop(error, "scanning a snapshot"))?;
             let mut found = Keys::new();
             for entry in scan {
-                let (key, value) = entry.or_else(|error| self.stop(&error, "snapshot"))?;
+                let (key, value) = entry.or_else(|error| self.stop(error, "snapshot"))?;
                 found.insert(key.to_vec(), value.to_vec());
             }
             // A keyspace that was dropped and created again has another number.
@@ -340,21 +340,21 @@ impl SimEnv {
         let store = &life.store;
         let found = self.content(store)?;
         ensure!(found == *self.newest(), "the content is not that of the accepted calls");
-        let durable = store.durable_snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
+        let durable = store.durable_snapshot().or_else(|error| self.stop(error, "snapshot"))?;
         ensure!(durable.seq() <= store.accepted(), "more is durable than accepted");
         for (name, keys) in &found {
             let keyspace = store.find_keyspace(name).unwrap();
             let mut reverse: Vec<_> = Vec::new();
-            let scan = keyspace.scan(..).or_else(|error| self.stop(&error, "scan"))?;
+            let scan = keyspace.scan(..).or_else(|error| self.stop(error, "scan"))?;
             for entry in scan.rev() {
-                reverse.push(entry.or_else(|error| self.stop(&error, "scan"))?.0.to_vec());
+                reverse.push(entry.or_else(|error| self.stop(error, "scan"))?.0.to_vec());
             }
             reverse.reverse();
             ensure!(reverse.iter().eq(keys.keys()), "a reverse scan of {name} differs");
             // The durable value is that after some call at or after the last durable one.
             for n in 0..KEY_COUNT {
                 let value =
-                    keyspace.get_durable(key(n)).or_else(|error| self.stop(&error, "get"))?;
+                    keyspace.get_durable(key(n)).or_else(|error| self.stop(error, "get"))?;
                 let durable = &self.calls[0].content;
                 let then = durable.get(name).and_then(|keys| keys.get(&key(n)));
                 ensure!(

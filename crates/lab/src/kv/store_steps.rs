@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use esker_disk::Op;
-use esker_kv::{Batch, Error, Store};
+use esker_kv::{Batch, Store, WriteBatchError};
 use esker_testkit::SplitMix64;
 
 use super::store_program::{KEY_COUNT, KEYSPACES, Step, key};
@@ -28,18 +28,18 @@ impl SimEnv {
             Step::Wait => {
                 if let Some(ticket) = life.ticket.take() {
                     let seq = ticket.seq();
-                    ticket.blocking_wait().or_else(|error| self.stop(&error, "waiting"))?;
+                    ticket.blocking_wait().or_else(|error| self.stop(error, "waiting"))?;
                     ensure!(store.durable() >= seq, "a ticket resolved early");
                 }
             }
             Step::Sync => {
-                store.sync().or_else(|error| self.stop(&error, "syncing"))?;
+                store.sync().or_else(|error| self.stop(error, "syncing"))?;
                 ensure!(store.durable() == store.accepted(), "not all is durable after a sync");
             }
             Step::Compact => {
                 // A snapshot would keep its old values; no other thread could drop it here.
                 life.snapshot = None;
-                store.compact().or_else(|error| self.stop(&error, "compacting"))?;
+                store.compact().or_else(|error| self.stop(error, "compacting"))?;
             }
             Step::CompactInterleaved { seed } => {
                 life.snapshot = None;
@@ -47,12 +47,13 @@ impl SimEnv {
             }
             Step::Checkpoint => self.checkpoint(&store)?,
             Step::CheckpointInterleaved { seed } => {
-                let checkpoint = |store: &Store| store.checkpoint().map(drop);
+                let checkpoint =
+                    |store: &Store| -> esker_kv::Result<()> { Ok(store.checkpoint().map(drop)?) };
                 let rng = &mut SplitMix64::new(seed);
                 self.interleaved(life, rng, (Op::Write, On::Others), checkpoint)?;
             }
             Step::Snapshot => {
-                let snapshot = store.snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
+                let snapshot = store.snapshot().or_else(|error| self.stop(error, "snapshot"))?;
                 life.snapshot = Some((snapshot, self.newest().clone()));
             }
             Step::CheckSnapshot => {
@@ -74,7 +75,7 @@ impl SimEnv {
         content.get_mut(name).unwrap().insert(key(n), value.clone());
         let ticket = keyspace.put(key(n), &value);
         self.written(life, ticket, content)?;
-        let found = keyspace.get(key(n)).or_else(|error| self.stop(&error, "get"))?;
+        let found = keyspace.get(key(n)).or_else(|error| self.stop(error, "get"))?;
         ensure!(found.as_deref() == Some(&*value), "a put is not read");
         Ok(())
     }
@@ -145,12 +146,12 @@ impl SimEnv {
         batch.put(&keyspace, &key, &value).unwrap();
         keys.insert(key, value);
         match store.write(&batch) {
-            Err(Error::ConditionFailed { condition: 0 }) => {
+            Err(WriteBatchError::ConditionFailed { condition: 0 }) => {
                 ensure!(!holds, "a condition that holds failed");
             }
             ticket if holds => self.written(life, ticket, content)?,
             ticket => {
-                drop(ticket.or_else(|error| self.stop(&error, "writing"))?);
+                drop(ticket.or_else(|error| self.stop(error, "writing"))?);
                 ensure!(false, "a condition that does not hold was passed");
             }
         }
@@ -174,7 +175,7 @@ impl SimEnv {
     }
 
     fn checkpoint(&mut self, store: &Store) -> LifeResult {
-        let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
+        let wrote = store.checkpoint().or_else(|error| self.stop(error, "checkpoint"))?;
         ensure!(wrote, "no checkpoint was written");
         let durable = store.durable() == store.accepted();
         ensure!(durable, "a checkpoint names what is not durable");
@@ -183,7 +184,7 @@ impl SimEnv {
 
     fn reopen(&mut self, life: &mut Life) -> LifeResult {
         life.snapshot = None;
-        life.store.close().or_else(|error| self.stop(&error, "closing"))?;
+        life.store.close().or_else(|error| self.stop(error, "closing"))?;
         let last = self.calls.len() - 1;
         self.calls.drain(..last);
         self.earlier += last as u64;

@@ -9,7 +9,7 @@ use super::format::{
     CheckpointNote, ENTRY_HEADER_BYTES, SECTION_HEADER_BYTES, SectionHeader, encode_entry,
 };
 use super::threads::{in_threads, threads};
-use crate::base::error::{Error, Result};
+use crate::base::store_error::StoreError;
 use crate::durability::bursts::Bursts;
 use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
@@ -48,7 +48,7 @@ pub(crate) enum DumpPace {
 
 impl Writer {
     /// Writes a checkpoint of the index. `false` if this store uses none.
-    pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool> {
+    pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool, StoreError> {
         let view = self.view();
         view.health().check_invariants()?;
         if view.gap().is_some() || self.log.storage().was_repaired()? {
@@ -80,7 +80,7 @@ impl Writer {
         };
         let is_small = keys < DUMP_STEP_KEYS as u64;
         let threads = if is_small || pace == DumpPace::Bursts { 1 } else { threads() };
-        let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
+        let keys = in_threads(threads, dump).into_iter().sum::<Result<u64, StoreError>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
         let highest = view.keyspaces().highest();
         let note = CheckpointNote { replay, last, position, keys, highest };
@@ -123,7 +123,8 @@ impl Writer {
     /// Writes a checkpoint. A failure costs a longer opening and nothing else.
     pub(crate) fn checkpoint_or_warn(&self, pace: DumpPace) {
         match self.write_checkpoint(pace) {
-            Ok(_) | Err(Error::Closed | Error::Internal { .. }) => {}
+            Ok(_) => {}
+            Err(error) if error.ends_store() => {}
             Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
         }
     }
@@ -180,7 +181,7 @@ struct DumpThread<'a> {
 
 impl DumpThread<'_> {
     /// Writes ranges until all are taken. Returns the number of keys.
-    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<DumpCursor>) -> Result<u64> {
+    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<DumpCursor>) -> Result<u64, StoreError> {
         loop {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
@@ -218,7 +219,7 @@ impl DumpThread<'_> {
     }
 
     /// Adds a section, or several if a chunk ends in it.
-    fn write(&mut self, range: &mut DumpRange<'_>) -> Result<()> {
+    fn write(&mut self, range: &mut DumpRange<'_>) -> Result<(), StoreError> {
         let mut left = self.entries.iter().peekable();
         while let Some(first) = left.peek() {
             if self.chunk.room() < SECTION_HEADER_BYTES + first.len() {

@@ -9,7 +9,7 @@ use esker_log::component::{CheckpointBuffer, CheckpointReader};
 
 use super::format::{CheckpointEntry, CheckpointNote, NOTE_BYTES, SectionHeader};
 use super::threads::{in_threads, threads};
-use crate::base::error::{Error, Result};
+use crate::base::store_error::StoreError;
 use crate::index::arena::ENTRIES_BYTES_MAX;
 use crate::index::build::{self, BuildError, IndexPart};
 use crate::index::entry::SEQ_MAX;
@@ -35,7 +35,7 @@ impl LoadedCheckpoint {
 }
 
 /// Loads the checkpoint of a log into an empty table. `None` if there is none, or none to be used.
-pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<LoadedCheckpoint>> {
+pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<LoadedCheckpoint>, StoreError> {
     if log.was_repaired()? {
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<LoadedCheckpoi
     let next = AtomicU32::new(0);
     let run = || load_chunks(&reader, table, note, oldest, &next);
     let threads = threads().min(reader.chunks() as usize).max(1);
-    let parts = in_threads(threads, run).into_iter().collect::<Result<_>>()?;
+    let parts = in_threads(threads, run).into_iter().collect::<Result<_, StoreError>>()?;
     let built = build::finish(table, parts, threads);
     let keyspaces = built.map_err(|_| reader.invalid(0, "its keys are not sorted"))?;
     let last = LastCheckpoint { position: note.position, bytes: reader.bytes() };
@@ -62,7 +62,7 @@ fn load_chunks(
     note: CheckpointNote,
     oldest: u64,
     next: &AtomicU32,
-) -> Result<IndexPart> {
+) -> Result<IndexPart, StoreError> {
     let mut part = IndexPart::new();
     let mut buffer = CheckpointBuffer::default();
     loop {
@@ -72,7 +72,7 @@ fn load_chunks(
         }
         let content = reader.chunk(number, &mut buffer)?;
         load_chunk(content, table, note, oldest, &mut part)
-            .map_err(|what| Error::from(reader.invalid(number, what)))?;
+            .map_err(|what| reader.invalid(number, what))?;
     }
 }
 
@@ -82,7 +82,7 @@ fn load_chunk(
     note: CheckpointNote,
     oldest: u64,
     part: &mut IndexPart,
-) -> std::result::Result<(), &'static str> {
+) -> Result<(), &'static str> {
     while !content.is_empty() {
         let (header, rest) = SectionHeader::decode(content).ok_or("a section is cut")?;
         part.begin(table, header.place, header.keyspace);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_kv::{Error, ReadOnlyStore, Store};
+use esker_kv::{ReadError, ReadOnlyStore, Store, StoreError};
 
 use crate::fixture::{
     CHECKPOINT, DIR, SimEnv, check_keys, file, keys_of, log_files, model, put, value,
@@ -228,7 +228,9 @@ fn a_damaged_record_costs_only_its_key() {
         assert_eq!(store.stats().replayed, 0, "{before_last}");
         let keys = store.keyspace();
         let read = keys.get(damaged.to_be_bytes());
-        assert!(matches!(read, Err(Error::Log(esker_log::Error::Corrupted(_)))), "{read:?}");
+        let Err(ReadError::Store(StoreError::Log(esker_log::Error::Corrupted(_)))) = read else {
+            panic!("{read:?}");
+        };
         assert!(keys.get(3u32.to_be_bytes()).unwrap().is_some());
         assert!(store.checkpoint().unwrap(), "{before_last}: the next one");
         store.close().unwrap();

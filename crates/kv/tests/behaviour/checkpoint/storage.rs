@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op, Result};
-use esker_kv::{Error, Keyspace, Store};
+use esker_kv::{Keyspace, Store, StoreError};
 use esker_log::Engine;
 use esker_testkit::{Call, Hook, HookedDisk};
 
@@ -23,7 +23,7 @@ fn a_full_disk_refuses_a_checkpoint_and_keeps_the_last_one() {
     store.sync().unwrap();
     sim_env.disk.set_capacity(Some(sim_env.disk.used() + (256 << 10)));
     let refused = store.checkpoint();
-    let no_space = matches!(refused, Err(Error::Log(esker_log::Error::NoSpace { .. })));
+    let no_space = matches!(refused, Err(StoreError::Log(esker_log::Error::NoSpace { .. })));
     assert!(no_space, "{refused:?}");
     assert!(sim_env.disk.contents(&file("checkpoint.new")).is_err(), "it gives its space back");
     assert_eq!(keys.len(), 20_000);
@@ -57,7 +57,7 @@ fn a_failed_checkpoint_leaves_the_store_and_the_last_one_usable() {
         put(&store.keyspace(), 50..150, 2, 100);
         sim_env.disk.inject(Fault::on(op, Effect::Io).path(path).nth(1));
         let failed = store.checkpoint();
-        let is_io = matches!(failed, Err(Error::Log(esker_log::Error::Io { .. })));
+        let is_io = matches!(failed, Err(StoreError::Log(esker_log::Error::Io { .. })));
         assert!(is_io, "{op:?}: {failed:?}");
         assert_eq!(sim_env.disk.stats().faults, 1, "{op:?}");
         sim_env.disk.clear_faults();

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_disk::sim::SimDisk;
-use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Seq, Snapshot, Store};
+use esker_kv::{
+    Batch, Options, Policy, ReadError, ReadOnlyStore, Seq, Snapshot, SnapshotError, Store,
+};
 
 use crate::concurrency::threads::StopAtEnd;
 
@@ -68,8 +70,8 @@ fn keyspaces(store: &Store, stop: &AtomicBool) {
     }
 }
 
-fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, Error> {
-    let scan = snapshot.scan(&reader.keyspace(), ..)?;
+fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, SnapshotError> {
+    let scan = snapshot.scan(reader.keyspace(), ..)?;
     let entries: Vec<(Bytes, _)> = scan.collect::<Result<_, _>>()?;
     Ok(entries.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
@@ -106,7 +108,7 @@ fn check(follow: bool, cache_bytes: u64, pause: Duration) {
                     continue;
                 };
                 match keys.get(0u32.to_be_bytes()) {
-                    Ok(_) | Err(Error::KeyspaceDropped { .. }) => {}
+                    Ok(_) | Err(ReadError::KeyspaceDropped { .. }) => {}
                     Err(error) => panic!("{error:?}"),
                 }
             }
@@ -118,7 +120,7 @@ fn check(follow: bool, cache_bytes: u64, pause: Duration) {
                     assert!(state == **expected, "at {} after {at}", snapshot.seq());
                     checked += 1;
                 }
-                Err(Error::SnapshotExpired) => expired += 1,
+                Err(SnapshotError::Expired) => expired += 1,
                 Err(error) => panic!("{error:?}"),
             }
             // Not a point in time, but never an error.
@@ -179,7 +181,7 @@ fn a_large_batch_becomes_visible_at_once() {
         while !stop.load(SeqCst) {
             let snapshot = reader.snapshot().unwrap();
             let value = |key: u32| {
-                snapshot.get(&reader.keyspace(), key.to_be_bytes()).unwrap().map(|v| v.to_vec())
+                snapshot.get(reader.keyspace(), key.to_be_bytes()).unwrap().map(|v| v.to_vec())
             };
             assert_eq!(value(0), value(PUTS - 1), "at {}", snapshot.seq());
         }

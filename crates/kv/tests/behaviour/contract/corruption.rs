@@ -74,9 +74,9 @@ fn place(disk: &SimDisk, n: u32) -> (String, usize) {
     found.unwrap()
 }
 
-fn is_corruption(error: &Error) -> bool {
-    match error {
-        Error::CorruptedRecord { .. } => true,
+fn is_corruption(error: impl Into<Error>) -> bool {
+    match error.into() {
+        Error::CorruptedRecord(_) => true,
         Error::Log(error) => matches!(error, esker_log::Error::Corrupted(_)),
         _ => false,
     }
@@ -91,7 +91,7 @@ fn check_flipped(sample: &SimEnv, ended: Ending, victim: u32, field: (&str, usiz
     let store = match sim_env.try_open() {
         Ok(store) => store,
         Err(error) => {
-            assert!(is_corruption(&error), "{case}: {error:?}");
+            assert!(is_corruption(error.clone()), "{case}: {error:?}");
             return false;
         }
     };
@@ -106,7 +106,7 @@ fn check_flipped(sample: &SimEnv, ended: Ending, victim: u32, field: (&str, usiz
             Ok(Some(found)) => assert!(*found == **value, "{case}: a wrong value"),
             Ok(None) => assert!(may_be_cut && *key == victim.to_be_bytes(), "{case}: {key:?}"),
             Err(error) => {
-                assert!(is_corruption(&error), "{case}: {error:?}");
+                assert!(is_corruption(error.clone()), "{case}: {error:?}");
                 assert_eq!(*key, victim.to_be_bytes(), "{case}: another key");
                 errors += 1;
             }
@@ -116,7 +116,7 @@ fn check_flipped(sample: &SimEnv, ended: Ending, victim: u32, field: (&str, usiz
     for entry in keys.scan(..).unwrap() {
         match entry {
             Ok((key, value)) => assert!(*value == *expected[&*key], "{case}: a wrong value"),
-            Err(error) => assert!(is_corruption(&error), "{case}: {error:?}"),
+            Err(error) => assert!(is_corruption(error.clone()), "{case}: {error:?}"),
         }
     }
     assert!(keys.scan(..).unwrap().any(|entry| entry.is_err()) != may_be_cut, "{case}");

@@ -3,12 +3,13 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist, SimDisk, SimOptions};
-use esker_kv::{Batch, Error, Policy, Store};
+use esker_kv::{Batch, Error, Policy, Store, StoreError};
 use esker_log::Direct;
 
 use crate::fixture::{DIR, SimEnv, check_keys, keys_of, model, put};
 
-fn is_poisoned<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
+fn is_poisoned<T: std::fmt::Debug>(what: &str, outcome: Result<T, impl Into<Error>>) {
+    let outcome: Result<T, Error> = outcome.map_err(Into::into);
     let Err(Error::Log(esker_log::Error::Poisoned(cause))) = &outcome else {
         panic!("{what} after a failure: {outcome:?}");
     };
@@ -32,7 +33,7 @@ fn nothing_becomes_durable_after_a_failed_write_or_sync() {
 
             sim_env.disk.inject(Fault::on(op, Effect::Io).path(".seg").nth(1));
             let failed = keys.put("failed", "value").unwrap().blocking_wait();
-            let is_cause = matches!(failed, Err(Error::Log(esker_log::Error::Io(_))));
+            let is_cause = matches!(failed, Err(StoreError::Log(esker_log::Error::Io(_))));
             assert!(is_cause, "{op:?}: {failed:?}");
             assert_eq!(sim_env.disk.stats().faults, 1);
             sim_env.disk.clear_faults();

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_disk::{Disk, Op};
-use esker_kv::{Batch, Error, Keyspace, Options, Policy, Reclaimed, Store, Ticket};
+use esker_kv::{
+    Batch, Error, Keyspace, Options, Policy, Reclaimed, Seq, Store, Ticket, WriteError,
+};
 use esker_testkit::{Call, HookedDisk};
 use futures_util::FutureExt;
 
@@ -17,8 +19,14 @@ use crate::fixture::{DIR, Keys, SimEnv, check_keys, file, keys_of, model, put, v
 
 const LEN: usize = 2000;
 
-fn is_full<T>(outcome: &Result<T, Error>) -> bool {
-    matches!(outcome, Err(Error::Log(esker_log::Error::NoSpace { .. })))
+fn is_full<T, E: Clone + Into<Error>>(outcome: &Result<T, E>) -> bool {
+    let error = outcome.as_ref().err().cloned().map(Into::into);
+    matches!(error, Some(Error::Log(esker_log::Error::NoSpace { .. })))
+}
+
+/// Waits until a write is durable.
+fn wait(written: Result<Ticket, WriteError>) -> esker_kv::Result<Seq> {
+    Ok(written?.blocking_wait()?)
 }
 
 /// Puts keys until one is refused, and returns their number.
@@ -111,10 +119,12 @@ fn a_write_without_space_starts_cleaning() {
         batch
     };
     let forms: [(&str, Form<'_>); 4] = [
-        ("put", &|store| store.keyspace().put("large", &large)),
-        ("put_async", &|store| store.keyspace().put_async("large", &large).now_or_never().unwrap()),
-        ("write", &|store| store.write(&batch(store))),
-        ("write_async", &|store| store.write_async(&batch(store)).now_or_never().unwrap()),
+        ("put", &|store| Ok(store.keyspace().put("large", &large)?)),
+        ("put_async", &|store| {
+            Ok(store.keyspace().put_async("large", &large).now_or_never().unwrap()?)
+        }),
+        ("write", &|store| Ok(store.write(&batch(store))?)),
+        ("write_async", &|store| Ok(store.write_async(&batch(store)).now_or_never().unwrap()?)),
     ];
     for (form, write) in forms {
         let sim_env = sim_env.fork(3);
@@ -254,7 +264,7 @@ fn deletes_in_small_commits_free_a_full_disk() {
         // In an order that spreads them over all segments.
         for n in (0..last).map(|n| (n * 7919) % last).filter(|n| n % 4 > 0) {
             while let Err(error) = keys.delete(n.to_be_bytes()) {
-                assert!(is_full::<()>(&Err(error)));
+                assert!(is_full(&Err::<(), _>(error)));
                 refused += 1;
                 if !background {
                     let done = store.compact().unwrap();
@@ -284,12 +294,12 @@ fn deletes_get_their_share_again_after_a_pass() {
     let mut deleted = 0u32;
     let mut refused = false;
     while !refused {
-        match keys.delete(deleted.to_be_bytes()).and_then(Ticket::blocking_wait) {
+        match wait(keys.delete(deleted.to_be_bytes())) {
             Ok(_) => {
                 expected.remove(&deleted.to_be_bytes()[..]);
                 deleted += 1;
             }
-            Err(error) => refused = is_full::<()>(&Err(error)),
+            Err(error) => refused = is_full(&Err::<(), _>(error)),
         }
     }
     assert!(deleted > 100, "{deleted} deletes");
@@ -643,7 +653,7 @@ fn use_up_the_reserve(then: Then, ranges: bool) {
             Some(n) => keys.delete(n.to_be_bytes()),
             None => keys.delete_range(&b"z"[..]..&b"zz"[..]),
         };
-        match deleted.and_then(|ticket| ticket.blocking_wait()) {
+        match wait(deleted) {
             Ok(_) => drop(n.map(|n| expected.remove(&n.to_be_bytes()[..]))),
             refused => break refused,
         }
@@ -715,7 +725,7 @@ fn use_the_disk(store: &Store, life: u32, model: &mut Keys) {
     for n in 0..3000u32 {
         let n = n * 7 % 3000;
         let put = keys.put(n.to_be_bytes(), value(n, life, LEN));
-        match put.and_then(|ticket| ticket.blocking_wait()) {
+        match wait(put) {
             Ok(_) => drop(model.insert(n.to_be_bytes().to_vec(), value(n, life, LEN))),
             refused => {
                 assert!(is_full(&refused), "{refused:?}");
@@ -725,7 +735,7 @@ fn use_the_disk(store: &Store, life: u32, model: &mut Keys) {
     }
     let victims: Vec<_> = model.keys().skip(life as usize % 5).step_by(5).cloned().collect();
     for key in victims {
-        match keys.delete(&key).and_then(|ticket| ticket.blocking_wait()) {
+        match wait(keys.delete(&key)) {
             Ok(_) => drop(model.remove(&key)),
             refused => {
                 assert!(is_full(&refused), "{refused:?}");

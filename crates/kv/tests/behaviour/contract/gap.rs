@@ -11,16 +11,17 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_kv::{
-    Batch, Error, Keyspace, KeyspaceReader, ReadOnlyStore, Seq, SeqRange, Store, Watch,
+    Batch, Error, Keyspace, KeyspaceError, KeyspaceReader, OpenError, ReadError, ReadOnlyStore,
+    Seq, SeqRange, Store, StoreError, Watch, WatchError,
 };
 use esker_log::{Engine, OnCorruption, ReadOnlyLog, ReadOptions, repair};
 use esker_testkit::SplitMix64;
 
 use crate::fixture::{DIR, SimEnv, file};
 
-fn is_unknown<T: std::fmt::Debug>(outcome: Result<T, Error>) -> bool {
-    match outcome {
-        Err(Error::Quarantined { from, to }) => {
+fn is_unknown<T>(outcome: Result<T, impl Into<Error>>) -> bool {
+    match outcome.map_err(Into::into) {
+        Err(Error::Quarantined(SeqRange { from, to })) => {
             assert!(from < to);
             true
         }
@@ -142,7 +143,10 @@ fn a_key_without_a_record_after_a_gap_is_quarantined() {
     for by_repair in [false, true] {
         let sim_env = sample();
         let refused = sim_env.try_open().map(drop);
-        let is_corrupt = matches!(refused, Err(Error::Log(esker_log::Error::Corrupted(_))));
+        let corrupt = |error: &OpenError| {
+            matches!(error, OpenError::Store(StoreError::Log(esker_log::Error::Corrupted(_))))
+        };
+        let is_corrupt = refused.as_ref().is_err_and(corrupt);
         assert!(is_corrupt, "{refused:?}");
         let mut options = sim_env.options();
         if by_repair {
@@ -178,7 +182,7 @@ fn a_reader_that_skips_the_gap_has_the_newest_value_that_is_left() {
     assert_eq!(value(&keys, "created"), None);
     assert_eq!(keys.scan(..).unwrap().count(), 5);
     assert_eq!(
-        value(&reader.find_keyspace("old").unwrap(), "key").as_deref(),
+        value(reader.find_keyspace("old").unwrap(), "key").as_deref(),
         Some("in the old keyspace")
     );
 }
@@ -221,7 +225,7 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
     assert!(is_unknown(store.create_keyspace("maybe")));
     store.drop_keyspace("maybe").unwrap();
     let not_found = store.drop_keyspace("maybe");
-    assert!(matches!(not_found, Err(Error::KeyspaceNotFound { .. })), "{not_found:?}");
+    assert!(matches!(not_found, Err(KeyspaceError::NotFound { .. })), "{not_found:?}");
     let maybe = store.create_keyspace("maybe").unwrap();
     assert_eq!(value(&maybe, "key"), None);
     put(&maybe, "key", "value");
@@ -240,9 +244,9 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
             assert_eq!(value(&keys, key), None, "{key}");
         }
         assert!(is_unknown(keys.get("another")));
-        assert_eq!(value(&find("maybe"), "key").as_deref(), Some("value"));
+        assert_eq!(value(find("maybe"), "key").as_deref(), Some("value"));
         for name in ["maybe", "dropped", "old"] {
-            assert_eq!(value(&find(name), "absent"), None, "{name}");
+            assert_eq!(value(find(name), "absent"), None, "{name}");
         }
     };
     check(&|name| (*store.find_keyspace(name).unwrap()).clone());
@@ -396,7 +400,7 @@ fn check_answers(
                     assert!(found.as_deref() == wanted, "{case}: key {n} of {name}: {found:?}");
                     known += 1;
                 }
-                Err(Error::Quarantined { .. }) => {
+                Err(ReadError::Quarantined(_)) => {
                     assert!(gaps, "{case}");
                     unknown += 1;
                 }
@@ -505,9 +509,7 @@ fn a_watch_passes_the_gap() {
             match watch.try_next() {
                 Ok(Some(changes)) => seqs.extend(changes.iter().map(|change| change.seq)),
                 Ok(None) => return (seqs, gaps),
-                Err(Error::Quarantined { from, to }) if (from, to) == (gap.from, gap.to) => {
-                    gaps += 1;
-                }
+                Err(WatchError::Quarantined(range)) if range == gap => gaps += 1,
                 Err(error) => panic!("{error:?}"),
             }
         }

@@ -1,7 +1,7 @@
 //! A store passes the options of its log on, and refuses those that are its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_kv::{COMPONENT, Error, Options, Store};
+use esker_kv::{COMPONENT, OpenError, Options, Store};
 use esker_log::Retention;
 
 use crate::fixture::{DIR, SimEnv};
@@ -36,7 +36,7 @@ fn options_that_the_store_sets_are_refused_by_name() {
         let mut options = sim_env.options();
         change(&mut options);
         match Store::builder(DIR).options(options).open().map(drop) {
-            Err(Error::InvalidOption { option, .. }) => option,
+            Err(OpenError::InvalidOption(refused)) => refused.option,
             other => panic!("{other:?}"),
         }
     };

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Persist, SimDisk, SimOptions};
-use esker_kv::{Error, Policy, Seq, Store};
+use esker_kv::{InvalidOption, OpenError, Policy, Seq, Store, StoreError, WriteError};
 use esker_log::Direct;
 
 use crate::fixture::{DIR, SimEnv, check_keys, model, put};
@@ -105,14 +105,16 @@ fn closing_and_dropping_make_everything_durable() {
             put(&keys, 0..7, 1, 100);
             if closes {
                 store.close().unwrap();
-                assert!(matches!(keys.put("key", ""), Err(Error::Closed)));
+                let closed = keys.put("key", "");
+                assert!(matches!(closed, Err(WriteError::Store(StoreError::Closed))));
             }
             drop(store);
             // The last handle closes it. A keyspace is not a handle.
             assert_eq!(keys.put("key", "").is_ok(), !closes);
             drop(keys.delete("key"));
             drop(clone);
-            assert!(matches!(keys.put("key", ""), Err(Error::Closed)));
+            let closed = keys.put("key", "");
+            assert!(matches!(closed, Err(WriteError::Store(StoreError::Closed))));
             sim_env.disk.power_cut(Persist::Nothing);
             sim_env.disk.power_on();
             let sim_env = SimEnv::on(sim_env.disk);
@@ -144,7 +146,7 @@ fn a_period_of_zero_is_refused() {
     let mut options = sim_env.options();
     options.log.policy = Policy::Periodic(Duration::ZERO);
     let refused = Store::builder(DIR).options(options).open().map(drop);
-    let Err(Error::InvalidOption { option: "policy", .. }) = refused else {
+    let Err(OpenError::InvalidOption(InvalidOption { option: "policy", .. })) = refused else {
         panic!("{refused:?}");
     };
     assert!(sim_env.disk.files(std::path::Path::new("/")).unwrap().is_empty());
@@ -166,7 +168,7 @@ fn direct_io_bypasses_the_page_cache_or_is_refused() {
     let mut options = sim_env.options();
     options.log.direct = Direct::On;
     let refused = Store::builder(DIR).options(options).open().map(drop);
-    assert!(matches!(refused, Err(Error::Log(_))), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::Store(StoreError::Log(_)))), "{refused:?}");
     let store = sim_env.open();
     assert!(!store.stats().log.direct);
     assert_eq!(store.durable(), Seq(0));
