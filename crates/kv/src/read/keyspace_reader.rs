@@ -6,7 +6,7 @@ use crate::base::operation_errors::ReadError;
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
-use crate::state::handle::KeyspaceReader;
+use crate::state::handle::{Keyspace, KeyspaceReader};
 
 /// # Reading
 ///
@@ -119,5 +119,75 @@ impl KeyspaceReader {
             return Err(ReadError::Quarantined(gap));
         }
         Ok(Scan::new(view, keys, pin, true, range))
+    }
+}
+
+/// # Reading
+///
+/// Reads see the accepted writes of this process, durable or not, unless the method says otherwise.
+/// See [`KeyspaceReader`] for reading in async code.
+impl Keyspace {
+    /// Returns the keyspace's name.
+    pub fn name(&self) -> &str {
+        self.reader.name()
+    }
+
+    /// Returns the number of keys. As [`KeyspaceReader::len`].
+    pub fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    /// Returns whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.reader.is_empty()
+    }
+
+    /// Returns the value of a key; `None` if it does not exist. As [`KeyspaceReader::get`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::get`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
+        self.reader.get(key)
+    }
+
+    /// Returns the durable value of a key. As [`KeyspaceReader::get_durable`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::get`].
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
+        self.reader.get_durable(key)
+    }
+
+    /// Returns the values of several keys, in their order. As [`KeyspaceReader::get_many`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>, ReadError> {
+        self.reader.get_many(keys)
+    }
+
+    /// Returns whether a key exists. As [`KeyspaceReader::contains_key`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::contains_key`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
+        self.reader.contains_key(key)
+    }
+
+    /// Scans a range of keys in order, as they are now. As [`KeyspaceReader::scan`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::scan`].
+    pub fn scan(&self, range: impl Into<KeyRange>) -> Result<Scan, ReadError> {
+        self.reader.scan(range)
+    }
+
+    /// Scans the keys that begin with a prefix. As [`KeyspaceReader::scan`].
+    ///
+    /// # Errors
+    /// [`ReadError`], as [`KeyspaceReader::scan`].
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, ReadError> {
+        self.reader.scan_prefix(prefix)
     }
 }

@@ -42,16 +42,18 @@ impl Snapshot {
         Seq(self.pin.seq())
     }
 
-    /// Returns the value that a key had; `None` if it had none.
+    /// Returns the value that a key had; `None` if it had none. `keyspace` is a
+    /// [`Keyspace`](crate::Keyspace) or a [`KeyspaceReader`].
     ///
     /// # Errors
     /// [`SnapshotError`]: [`SnapshotError::Expired`], [`SnapshotError::AnotherStore`], and as
     /// [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get(
         &self,
-        keyspace: &KeyspaceReader,
+        keyspace: &impl AsRef<KeyspaceReader>,
         key: impl AsRef<[u8]>,
     ) -> Result<Option<Value>, SnapshotError> {
+        let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
         let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
@@ -67,10 +69,10 @@ impl Snapshot {
     /// [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan(
         &self,
-        keyspace: &KeyspaceReader,
+        keyspace: &impl AsRef<KeyspaceReader>,
         range: impl Into<KeyRange>,
     ) -> Result<SnapshotScan<'_>, SnapshotError> {
-        self.scan_range(keyspace, range.into())
+        self.scan_range(keyspace.as_ref(), range.into())
     }
 
     /// Scans the keys that began with a prefix.
@@ -79,10 +81,10 @@ impl Snapshot {
     /// As [`Snapshot::scan`].
     pub fn scan_prefix(
         &self,
-        keyspace: &KeyspaceReader,
+        keyspace: &impl AsRef<KeyspaceReader>,
         prefix: impl AsRef<[u8]>,
     ) -> Result<SnapshotScan<'_>, SnapshotError> {
-        self.scan_range(keyspace, KeyRange::prefix(prefix))
+        self.scan_range(keyspace.as_ref(), KeyRange::prefix(prefix))
     }
 
     fn scan_range(

@@ -1,6 +1,5 @@
 //! The handles of a keyspace.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::index::keys::Keys;
@@ -9,7 +8,7 @@ use crate::state::writer::Writer;
 
 /// A named set of keys in a store. Cheap to clone.
 ///
-/// This handle writes; its methods that read are those of [`KeyspaceReader`].
+/// This handle writes and reads. [`Keyspace::reader`] only reads.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     pub(crate) writer: Arc<Writer>,
@@ -23,12 +22,25 @@ pub struct KeyspaceReader {
     pub(crate) keys: Arc<Keys>,
 }
 
-impl Deref for Keyspace {
-    type Target = KeyspaceReader;
-
+impl Keyspace {
+    /// Returns a handle that only reads.
     #[inline]
-    fn deref(&self) -> &KeyspaceReader {
+    pub fn reader(&self) -> &KeyspaceReader {
         &self.reader
+    }
+}
+
+impl AsRef<KeyspaceReader> for Keyspace {
+    #[inline]
+    fn as_ref(&self) -> &KeyspaceReader {
+        &self.reader
+    }
+}
+
+impl AsRef<Self> for KeyspaceReader {
+    #[inline]
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

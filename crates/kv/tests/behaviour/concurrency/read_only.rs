@@ -71,7 +71,7 @@ fn keyspaces(store: &Store, stop: &AtomicBool) {
 }
 
 fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, SnapshotError> {
-    let scan = snapshot.scan(reader.keyspace(), ..)?;
+    let scan = snapshot.scan(&reader.keyspace(), ..)?;
     let entries: Vec<(Bytes, _)> = scan.collect::<Result<_, _>>()?;
     Ok(entries.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
@@ -181,7 +181,7 @@ fn a_large_batch_becomes_visible_at_once() {
         while !stop.load(SeqCst) {
             let snapshot = reader.snapshot().unwrap();
             let value = |key: u32| {
-                snapshot.get(reader.keyspace(), key.to_be_bytes()).unwrap().map(|v| v.to_vec())
+                snapshot.get(&reader.keyspace(), key.to_be_bytes()).unwrap().map(|v| v.to_vec())
             };
             assert_eq!(value(0), value(PUTS - 1), "at {}", snapshot.seq());
         }

@@ -62,8 +62,9 @@ fn put(keys: &Keyspace, key: &str, value: &str) {
     keys.put(key, value).unwrap().blocking_wait().unwrap();
 }
 
-fn value(keys: &KeyspaceReader, key: &str) -> Option<String> {
-    keys.get(key).unwrap().map(|value| String::from_utf8(value.to_vec()).unwrap())
+fn value(keys: &impl AsRef<KeyspaceReader>, key: &str) -> Option<String> {
+    let value = keys.as_ref().get(key).unwrap();
+    value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
 /// A closed store whose second part is corrupt: one batch, and a new keyspace.
@@ -125,7 +126,7 @@ fn check_store(store: &Store) {
     let [SeqRange { from, to }] = store.quarantined()[..] else { panic!("one gap") };
     assert!(from < to && to <= store.durable());
     let find = |name| store.find_keyspace(name).unwrap();
-    check(&store.keyspace(), &find("old"), &find("new"));
+    check(store.keyspace().reader(), find("old").reader(), find("new").reader());
     assert_eq!(store.keyspaces(), ["default", "new", "old"]);
     let snapshot = store.snapshot().unwrap();
     let keys = store.keyspace();
@@ -182,7 +183,7 @@ fn a_reader_that_skips_the_gap_has_the_newest_value_that_is_left() {
     assert_eq!(value(&keys, "created"), None);
     assert_eq!(keys.scan(..).unwrap().count(), 5);
     assert_eq!(
-        value(reader.find_keyspace("old").unwrap(), "key").as_deref(),
+        value(&reader.find_keyspace("old").unwrap(), "key").as_deref(),
         Some("in the old keyspace")
     );
 }
@@ -244,21 +245,21 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
             assert_eq!(value(&keys, key), None, "{key}");
         }
         assert!(is_unknown(keys.get("another")));
-        assert_eq!(value(find("maybe"), "key").as_deref(), Some("value"));
+        assert_eq!(value(&find("maybe"), "key").as_deref(), Some("value"));
         for name in ["maybe", "dropped", "old"] {
-            assert_eq!(value(find(name), "absent"), None, "{name}");
+            assert_eq!(value(&find(name), "absent"), None, "{name}");
         }
     };
-    check(&|name| (*store.find_keyspace(name).unwrap()).clone());
+    check(&|name| store.find_keyspace(name).unwrap().reader().clone());
     assert!(is_unknown(reader.keyspace().get("untouched")), "as of its last refresh");
     reader.refresh().unwrap();
     check(&|name| reader.find_keyspace(name).unwrap());
     store.close().unwrap();
     let store = sim_env.open();
-    check(&|name| (*store.find_keyspace(name).unwrap()).clone());
+    check(&|name| store.find_keyspace(name).unwrap().reader().clone());
     let sim_env = sim_env.end(store, None);
     let store = sim_env.open();
-    check(&|name| (*store.find_keyspace(name).unwrap()).clone());
+    check(&|name| store.find_keyspace(name).unwrap().reader().clone());
 }
 
 /// Background cleaning would copy values from before the gap to places after it.
@@ -456,7 +457,7 @@ fn random(seed: u64) -> (u32, u32) {
         let mut check = |store: &Store, model: &Model, what: &str| {
             let case = format!("seed {seed}, round {round}, {what}");
             let gaps = !store.quarantined().is_empty();
-            let find = |name: &str| store.find_keyspace(name).map(|keys| (*keys).clone());
+            let find = |name: &str| store.find_keyspace(name).map(|keys| keys.reader().clone());
             let (k, u) = check_answers(&find, model, gaps, &case);
             (known, unknown) = (known + k, unknown + u);
         };
