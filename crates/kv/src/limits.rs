@@ -11,8 +11,4 @@ pub const NAME_LIMIT: usize = 255;
 /// is the key after the longest one.
 pub(crate) const RECORD_KEY_LIMIT: usize = KEY_LIMIT + 1;
 
-/// The most times that a call continues after the writer's cleaning dropped records that it was
-/// reading. Then it fails: the writer is faster.
-pub(crate) const TRIM_RETRIES_MAX: u32 = 100;
-
 const _: () = assert!(NAME_LIMIT <= KEY_LIMIT, "a name is a key of the catalog");

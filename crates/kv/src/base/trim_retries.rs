@@ -2,7 +2,9 @@
 
 use esker_log::Trimmed;
 
-use crate::limits::TRIM_RETRIES_MAX;
+/// The most times that a call continues after the writer's cleaning dropped records that it was
+/// reading. Then it fails: the writer is faster.
+const TRIM_RETRIES_MAX: u32 = 100;
 
 /// The number of times that the writer's cleaning dropped records that a call was reading.
 #[derive(Debug, Default)]

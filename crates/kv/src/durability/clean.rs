@@ -31,9 +31,6 @@ use crate::record::{Change, Record};
 use crate::state::throttle::Throttle;
 use crate::state::writer::Writer;
 
-/// The multiple of the time of its work for which a background pass pauses while callers write,
-/// unless it is behind.
-const PAUSE_FACTOR: u32 = 1;
 /// The number of keys that are visited between two readings of the clock.
 const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
@@ -305,44 +302,14 @@ impl Owner for CleaningPass<'_> {
         Ok(writer.view().refuse_if_closing()?)
     }
 
+    /// Pauses a background pass for as long as its work took while callers write, unless it is
+    /// behind.
     fn pace(&self, took: Duration) -> Result<(), CompactError> {
         self.writer.view().refuse_if_closing()?;
         self.writer.cleaning().throttle().open();
         if self.throttled && !self.writer.is_behind() {
-            std::thread::sleep((took * PAUSE_FACTOR).min(PASS_PAUSE_MAX));
+            std::thread::sleep(took.min(PASS_PAUSE_MAX));
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::state::request::Request;
-
-    #[test]
-    fn a_request_during_the_last_step_is_another_step() {
-        let request = Request::default();
-        assert!(request.make() && !request.make());
-        let mut steps = 0;
-        let done: Result<(), ()> = request.work(|| {
-            steps += 1;
-            if steps == 3 {
-                assert!(!request.make(), "a thread works already");
-            }
-            Ok(steps < 3)
-        });
-        assert_eq!((done, steps, request.is_made()), (Ok(()), 4, false));
-    }
-
-    #[test]
-    fn work_that_failed_can_be_requested_again() {
-        let request = Request::default();
-        assert!(request.make());
-        assert_eq!(request.work(|| Err(7)), Err(7));
-        assert!(request.make(), "no thread works");
-        let panicked = std::panic::catch_unwind(|| {
-            request.work(|| -> Result<bool, ()> { panic!("as a bug would") })
-        });
-        assert!(panicked.is_err() && !request.is_made());
     }
 }

@@ -24,7 +24,7 @@ pub(super) trait Write {
     /// The error of the write.
     type Error: From<Exhausted<Self::Stale>> + From<StoreError>;
 
-    /// Whether the write waits while cleaning is behind. Deletes never do: they free space.
+    /// Whether the write waits while cleaning is behind. A delete does not wait: it frees space.
     fn is_throttled(&self) -> bool;
 
     /// Prepares an attempt, without a lock. May read from the disk.

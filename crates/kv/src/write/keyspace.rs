@@ -13,8 +13,8 @@ impl Keyspace {
     ///
     /// Blocks while the staging memory is full or the policy allows no more writes at risk. While
     /// cleaning is behind, so that more space is used than twice the live bytes and four segments,
-    /// writers together wait for its next step after each megabyte, 20 ms at most. Deletes never
-    /// do.
+    /// writers together wait for its next step after each megabyte, 20 ms at most. A delete does
+    /// not wait for cleaning.
     ///
     /// # Durability
     /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may
