@@ -98,6 +98,9 @@ impl Writer {
             return Err(KeyspaceError::DefaultKeyspace);
         }
         let not_found = || KeyspaceError::NotFound { name: name.into() };
+        if invalid_size(name).is_some() {
+            return Err(not_found());
+        }
         let _catalog = self.lock_catalog();
         let catalog = view.keyspaces().catalog();
         let Some(keys) = view.keyspaces().find(name) else {

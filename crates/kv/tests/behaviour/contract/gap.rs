@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_kv::{
-    Batch, Error, Keyspace, KeyspaceError, KeyspaceReader, OpenError, ReadError, ReadOnlyStore,
-    Seq, SeqRange, Store, StoreError, Watch, WatchError,
+    Batch, Error, Keyspace, KeyspaceError, KeyspaceReader, NAME_LIMIT, OpenError, ReadError,
+    ReadOnlyStore, Seq, SeqRange, Store, StoreError, Watch, WatchError,
 };
 use esker_log::{Engine, OnCorruption, ReadOnlyLog, ReadOptions, repair};
 use esker_testkit::SplitMix64;
@@ -227,6 +227,11 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
     store.drop_keyspace("maybe").unwrap();
     let not_found = store.drop_keyspace("maybe");
     assert!(matches!(not_found, Err(KeyspaceError::NotFound { .. })), "{not_found:?}");
+    // These are no names. The empty key of the catalog has a counter.
+    for name in ["", &*"n".repeat(NAME_LIMIT + 1)] {
+        let not_found = store.drop_keyspace(name);
+        assert!(matches!(not_found, Err(KeyspaceError::NotFound { .. })), "{not_found:?}");
+    }
     let maybe = store.create_keyspace("maybe").unwrap();
     assert_eq!(value(&maybe, "key"), None);
     put(&maybe, "key", "value");
