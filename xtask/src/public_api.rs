@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use public_api::{Builder, PublicApi};
 
-use crate::workspace;
+use crate::workspace::{self, PACKAGED};
 
 /// The libraries that other programs build on.
 const LIBRARIES: [&str; 8] =
@@ -17,7 +17,8 @@ const LIBRARIES: [&str; 8] =
 /// pages: the lints are the same.
 pub fn rustdoc(root: &Path) -> Command {
     let mut command = workspace::cargo();
-    command.args(["doc", "--workspace", "--no-deps"]).current_dir(root);
+    // With the features of the clippy step, whose checked dependencies it uses.
+    command.args(["doc", "--workspace", "--no-deps", "--features", PACKAGED]).current_dir(root);
     command.env("RUSTDOC", root.join("xtask/rustdoc-json"));
     command.env("RUSTDOCFLAGS", "-D warnings -Z unstable-options --output-format json");
     command

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use crate::counts::Counts;
-use crate::{public_api, tidy, workspace};
+use crate::workspace::{self, PACKAGED};
+use crate::{public_api, tidy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -35,9 +36,6 @@ pub struct Outcome {
     /// The counts of the test step.
     pub counts: Option<Counts>,
 }
-
-/// Features of the command that packages have.
-const PACKAGED: &str = "esker-cli/otlp,esker-cli/profile";
 
 /// Lints that tests may break, and shipped code may not: the helpers of a test panic as it does,
 /// and a test of many steps is one story.

@@ -1,9 +1,12 @@
-//! The root of the workspace, and the cargo command.
+//! The root of the workspace, the cargo command, and the features of packages.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+
+/// Features of the command that packages have.
+pub const PACKAGED: &str = "esker-cli/otlp,esker-cli/profile";
 
 /// The folder of the root `Cargo.toml`.
 pub fn root() -> Result<PathBuf> {
