@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -24,8 +25,15 @@ pub(super) const ROOT: NodeId = 0;
 
 #[derive(Debug, Clone)]
 enum Node {
-    Dir { names: Box<Names>, open: u64 },
-    File { inode: Box<Inode>, open: u64 },
+    Dir {
+        names: Box<Names>,
+        open: u64,
+    },
+    /// Forks of the disk share the content until one of them changes it.
+    File {
+        inode: Arc<Inode>,
+        open: u64,
+    },
 }
 
 /// The names in a directory.
@@ -121,7 +129,7 @@ impl Namespace {
 
     pub(super) fn file_mut(&mut self, node: NodeId) -> Option<&mut Inode> {
         match self.nodes.get_mut(&node) {
-            Some(Node::File { inode, .. }) => Some(inode),
+            Some(Node::File { inode, .. }) => Some(Arc::make_mut(inode)),
             _ => None,
         }
     }
@@ -146,7 +154,7 @@ impl Namespace {
         }
         let node = self.next;
         self.next += 1;
-        let new = if dir { new_dir() } else { Node::File { inode: Box::default(), open: 0 } };
+        let new = if dir { new_dir() } else { Node::File { inode: Arc::default(), open: 0 } };
         self.nodes.insert(node, new);
         self.change(Change(vec![Move { node, removes: None, adds: Some(entry) }]));
         Ok(node)
@@ -301,60 +309,73 @@ impl Namespace {
     pub(super) fn closed(&mut self, node: NodeId) {
         if let Some(Node::File { open, .. } | Node::Dir { open, .. }) = self.nodes.get_mut(&node) {
             *open = open.saturating_sub(1);
-            if *open == 0 && !self.named().contains(&node) {
+            if *open == 0 && !self.is_named(node) {
                 self.reap();
             }
         }
     }
 
     /// Returns the files, by number.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Inode> {
+        self.nodes.values().filter_map(|node| match node {
+            Node::File { inode, .. } => Some(&**inode),
+            Node::Dir { .. } => None,
+        })
+    }
+
+    /// Returns the files, by number.
     pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut Inode> {
         self.nodes.values_mut().filter_map(|node| match node {
-            Node::File { inode, .. } => Some(&mut **inode),
+            Node::File { inode, .. } => Some(Arc::make_mut(inode)),
             Node::Dir { .. } => None,
         })
     }
 
     /// Returns the space in bytes owned by files that have a name or are open.
     pub(super) fn used(&self) -> u64 {
-        let named = self.named();
+        let named = self.reach([ROOT], false);
         let counts = |(id, node): (&NodeId, &Node)| match node {
-            Node::File { inode, open } if *open > 0 || named.contains(id) => inode.owned(),
+            Node::File { inode, open } if *open > 0 || named.contains(*id) => inode.owned(),
             _ => 0,
         };
         self.nodes.iter().map(counts).sum()
     }
 
-    /// Returns the nodes reachable from the root by the current names.
-    fn named(&self) -> BTreeSet<NodeId> {
-        self.reach(BTreeSet::from([ROOT]), false)
+    /// Returns whether the current names lead from the root to this node.
+    fn is_named(&self, node: NodeId) -> bool {
+        let has_it = |other: &Node| match other {
+            Node::Dir { names, .. } => names.now.values().any(|id| *id == node),
+            Node::File { .. } => false,
+        };
+        node == ROOT || self.nodes.iter().any(|(id, other)| has_it(other) && self.is_named(*id))
     }
 
-    fn reach(&self, roots: BTreeSet<NodeId>, on_medium_too: bool) -> BTreeSet<NodeId> {
-        let mut todo: Vec<NodeId> = roots.iter().copied().collect();
-        let mut found = roots;
+    /// Returns the nodes that the current names lead to, and those on the medium if asked for.
+    fn reach(&self, roots: impl IntoIterator<Item = NodeId>, on_medium_too: bool) -> Reached {
+        let mut found = Reached(vec![false; self.next as usize]);
+        let mut todo: Vec<NodeId> = roots.into_iter().filter(|id| found.insert(*id)).collect();
         while let Some(id) = todo.pop() {
             let Some(Node::Dir { names, .. }) = self.nodes.get(&id) else {
                 continue;
             };
-            let durable = names.durable.values().filter(|_| on_medium_too);
-            todo.extend(names.now.values().chain(durable).filter(|id| found.insert(**id)));
+            todo.extend(names.now.values().filter(|id| found.insert(**id)));
+            if on_medium_too {
+                todo.extend(names.durable.values().filter(|id| found.insert(**id)));
+            }
         }
         found
     }
 
     /// Drops nodes that no name, no pending change and no handle refers to.
     fn reap(&mut self) {
-        let mut roots = BTreeSet::from([ROOT]);
-        roots.extend(self.pending.iter().flat_map(|change| &change.0).map(|step| step.node));
-        roots.extend(self.nodes.iter().filter_map(|(id, node)| match node {
+        let changed = self.pending.iter().flat_map(|change| &change.0).map(|step| step.node);
+        let is_open = |(id, node): (&NodeId, &Node)| match node {
             Node::File { open, .. } | Node::Dir { open, .. } if *open > 0 => Some(*id),
             _ => None,
-        }));
-        let held = self.reach(roots, true);
-        if held.len() < self.nodes.len() {
-            self.nodes.retain(|id, _| held.contains(id));
-        }
+        };
+        let roots = [ROOT].into_iter().chain(changed);
+        let held = self.reach(roots.chain(self.nodes.iter().filter_map(is_open)), true);
+        self.nodes.retain(|id, _| held.contains(*id));
     }
 
     /// Returns all files by path, in order.
@@ -372,6 +393,20 @@ impl Namespace {
         }
         found.sort_unstable();
         found
+    }
+}
+
+/// A set of nodes, by number. It is made at every change of a name.
+struct Reached(Vec<bool>);
+
+impl Reached {
+    /// Returns whether the node is new.
+    fn insert(&mut self, node: NodeId) -> bool {
+        !std::mem::replace(&mut self.0[node as usize], true)
+    }
+
+    fn contains(&self, node: NodeId) -> bool {
+        self.0[node as usize]
     }
 }
 

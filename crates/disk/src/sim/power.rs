@@ -58,7 +58,7 @@ impl Machine {
 
     fn persist_files(&mut self, persist: Persist) {
         let sector = self.options.sector;
-        let undecided: u64 = self.names.files_mut().map(|file| file.undecided(sector)).sum();
+        let undecided: u64 = self.names.files().map(|file| file.undecided(sector)).sum();
         let tears = undecided > 0
             && match persist {
                 Persist::Torn => true,

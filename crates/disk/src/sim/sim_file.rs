@@ -38,7 +38,11 @@ impl SimFile {
         Ok((machine, fate))
     }
 
-    fn inode<'a>(&self, machine: &'a mut Machine, call: &Call<'_>) -> Result<&'a mut Inode> {
+    fn inode<'a>(&self, machine: &'a Machine, call: &Call<'_>) -> Result<&'a Inode> {
+        machine.names.file(self.node).ok_or_else(|| call.failed(Errno::BADF))
+    }
+
+    fn inode_mut<'a>(&self, machine: &'a mut Machine, call: &Call<'_>) -> Result<&'a mut Inode> {
         machine.names.file_mut(self.node).ok_or_else(|| call.failed(Errno::BADF))
     }
 
@@ -82,7 +86,7 @@ impl SimFile {
     fn store(&self, machine: &mut Machine, call: &Call<'_>, buf: &[u8], at: u64) -> Result<usize> {
         let budget = machine.free() / BLOCK_BYTES as u64;
         let sector = machine.options.sector;
-        let inode = self.inode(machine, call)?;
+        let inode = self.inode_mut(machine, call)?;
         let (first, last) =
             (at / BLOCK_BYTES as u64, (at + buf.len() as u64).div_ceil(BLOCK_BYTES as u64));
         let end = inode.extents.affordable(first, last, budget) * BLOCK_BYTES as u64;
@@ -155,7 +159,7 @@ impl SimFile {
         let put = if lost { most } else { self.store(machine, struck.call, &buf[..most], at)? };
         let (offset, len) = (struck.offset, put as u64);
         let sector = machine.options.sector;
-        let inode = self.inode(machine, struck.call)?;
+        let inode = self.inode_mut(machine, struck.call)?;
         inode.grow(offset + len);
         if self.how.dsync && !struck.fate.is_last() {
             inode.sync_range(at, at + len, sector);
@@ -185,7 +189,7 @@ impl SimFile {
         machine.stats.resizes += 1;
         let free = machine.free() / BLOCK_BYTES as u64;
         let outcome = FaultStrike::new(&call, &fate).unharmed().and_then(|()| {
-            let inode = self.inode(&mut machine, &call)?;
+            let inode = self.inode_mut(&mut machine, &call)?;
             change(inode, free).ok_or_else(|| call.failed(Errno::NOSPC))
         });
         self.shared.finish(machine, &call, fate, outcome)
@@ -250,8 +254,8 @@ impl File for SimFile {
 
     fn len(&self) -> Result<u64> {
         let call = self.call(Op::Size, None, Count::Nothing);
-        let mut machine = self.shared.alive(&call)?;
-        Ok(self.inode(&mut machine, &call)?.size)
+        let machine = self.shared.alive(&call)?;
+        Ok(self.inode(&machine, &call)?.size)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
