@@ -28,6 +28,13 @@ pub(crate) const fn block_up(n: u32) -> u32 {
     n.div_ceil(BLOCK_BYTES) * BLOCK_BYTES
 }
 
+/// Whether all bytes are zero. A comparison of memory is several times as fast as a loop that may
+/// end at each byte.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    static ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+    bytes.chunks(ZEROS.len()).all(|part| *part == ZEROS[..part.len()])
+}
+
 /// The CRC-32C of some bytes.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32

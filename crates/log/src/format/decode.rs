@@ -4,7 +4,7 @@
 //! over bytes that were checked, or that this process staged itself, and costs a few loads per
 //! record.
 
-use crate::format::block::{BLOCK_BYTES, DecodeError, Salt, block_up};
+use crate::format::block::{BLOCK_BYTES, DecodeError, Salt, block_up, is_zero};
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitHeader, UnitKind};
 
@@ -65,7 +65,7 @@ pub(crate) fn check_unit<'a>(
     if digest != header.digest {
         return Err(DecodeError::Checksum);
     }
-    if zeros.iter().any(|&byte| byte != 0) {
+    if !is_zero(zeros) {
         return Err(DecodeError::Padding);
     }
     Ok((header, crc))

@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK_BYTES, DecodeError, SEGMENT_MAX, Salt, block_up, crc};
+use crate::format::block::{BLOCK_BYTES, DecodeError, SEGMENT_MAX, Salt, block_up, crc, is_zero};
 
 const FOOTER_MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER_BYTES: usize = 64;
@@ -162,7 +162,7 @@ impl Footer {
         if crc(entries) != sum {
             return Err(DecodeError::Checksum);
         }
-        if zeros.iter().any(|&byte| byte != 0) {
+        if !is_zero(zeros) {
             return Err(DecodeError::Padding);
         }
         let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| DecodeError::Cut)?;

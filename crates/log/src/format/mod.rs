@@ -17,7 +17,7 @@ pub(crate) mod unit;
 
 pub(crate) use block::{
     BLOCK_BYTES, DecodeError, FORMAT_VERSION, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up,
-    crc, crc_of_joined, random_numbers,
+    crc, crc_of_joined, is_zero, random_numbers,
 };
 pub use block::{LogId, RECORD_LIMIT_MAX};
 pub(crate) use footer::{Footer, IndexEntry};

@@ -5,7 +5,9 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK_BYTES, DecodeError, FORMAT_VERSION, LogId, NUMBER_MAX, Salt};
+use crate::format::block::{
+    BLOCK_BYTES, DecodeError, FORMAT_VERSION, LogId, NUMBER_MAX, Salt, is_zero,
+};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
@@ -131,7 +133,7 @@ impl SegmentHeader {
             return Err(DecodeError::Cut.into());
         }
         if raw.magic != MAGIC {
-            let blank = block.iter().all(|&byte| byte == 0);
+            let blank = is_zero(block);
             return Err(if blank { DecodeError::Blank } else { DecodeError::NotAUnit }.into());
         }
         let crc = raw.crc.get();
@@ -157,7 +159,7 @@ impl SegmentHeader {
         if raw.block.get() != BLOCK_BYTES || raw.prev_segment.get() >= segment || huge {
             return Err(DecodeError::Nonsense.into());
         }
-        if rest[..BLOCK_BYTES as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {
+        if !is_zero(&rest[..BLOCK_BYTES as usize - SEGMENT_HEADER]) {
             return Err(DecodeError::Padding.into());
         }
         let header = Self {

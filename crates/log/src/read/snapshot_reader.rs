@@ -5,7 +5,7 @@ use std::io;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
-use crate::format::BLOCK_BYTES;
+use crate::format::{BLOCK_BYTES, is_zero};
 use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};
 use crate::store::snapshot_files::{self, SnapshotHeader};
 
@@ -80,7 +80,7 @@ impl SnapshotReader {
         if sealed.len() != CHUNK_HEADER + expected {
             return Err(invalid("a chunk does not have its length"));
         }
-        if number + 1 == self.header.header.chunks && rest.iter().any(|byte| *byte != 0) {
+        if number + 1 == self.header.header.chunks && !is_zero(rest) {
             return Err(invalid("zeros have to follow the last chunk"));
         }
         self.loaded = Some(number);

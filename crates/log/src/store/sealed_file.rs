@@ -63,7 +63,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{BLOCK_BYTES, Dir, File, OpenMode, Refusal, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result, corruption_at, with_causes};
-use crate::format::{FORMAT_VERSION, crc};
+use crate::format::{FORMAT_VERSION, crc, is_zero};
 use crate::store::paths;
 
 /// The most reads of a file that may be replaced meanwhile.
@@ -178,7 +178,7 @@ fn is_blank(file: &dyn File, len: u64) -> Result<bool> {
     }
     let mut bytes = vec![1; len as usize];
     let read = read_full_at(file, &mut bytes, 0);
-    Ok(read.is_ok_and(|read| read == bytes.len()) && bytes.iter().all(|&byte| byte == 0))
+    Ok(read.is_ok_and(|read| read == bytes.len()) && is_zero(&bytes))
 }
 
 /// Creates a temporary file with blocks for this many bytes.
@@ -277,7 +277,7 @@ pub(crate) fn parse(
     let end = HEADER_BYTES + (length & !PADDED_FLAG) as usize;
     let padded = if length & PADDED_FLAG != 0 { end.next_multiple_of(BLOCK_BYTES) } else { end };
     let whole = bytes.len() == padded;
-    if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
+    if !whole || crc(&bytes[..end]) != sum || !is_zero(&bytes[end..]) {
         return Err(corrupt("the checksum does not match"));
     }
     if version != FORMAT_VERSION {

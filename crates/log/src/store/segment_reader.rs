@@ -40,6 +40,8 @@ impl ReadErrors {
 }
 
 const READ_BYTES: usize = 2 << 20;
+/// Shorter buffers come from the allocator: a mapping costs a page fault for each page.
+const MAPPED_BYTES_MIN: usize = 128 << 10;
 
 /// A sliding view of a file. Callers ask for offsets that are multiples of a block.
 #[derive(Debug)]
@@ -114,7 +116,11 @@ impl<'a> SegmentReader<'a> {
         let want = len.max(READ_BYTES.min((self.len - offset.min(self.len)) as usize));
         let want = want.next_multiple_of(BLOCK_BYTES);
         if want > self.buffer.len() {
-            self.buffer = AlignedBuf::lazy_huge(want);
+            self.buffer = if want < MAPPED_BYTES_MIN {
+                AlignedBuf::new(want)
+            } else {
+                AlignedBuf::lazy_huge(want)
+            };
         }
         self.loaded = offset..offset;
         let buffer = &mut self.buffer[..want];

@@ -8,7 +8,7 @@ use esker_disk::File;
 use super::examined::{Examined, KnownStart};
 use crate::base::error::Result;
 use crate::format::footer::FOOTER_HEADER_BYTES;
-use crate::format::{BLOCK_BYTES, Footer, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK_BYTES, Footer, SEGMENT_MAX, Salt, SegmentHeader, is_zero};
 use crate::recovery::range_sums::RangeChecks;
 use crate::store::manifest::Manifest;
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
@@ -186,7 +186,7 @@ fn written_after(file: &Arc<dyn File>, offset: u32) -> Result<Option<Range<u32>>
     while u64::from(at) < image.len() {
         let block = image.at(u64::from(at), BLOCK_BYTES as usize)?;
         let end = at + BLOCK_BYTES;
-        if block.iter().any(|&byte| byte != 0) {
+        if !is_zero(block) {
             written = Some(written.map_or(at, |written: Range<u32>| written.start)..end);
         }
         at = end;

@@ -9,7 +9,7 @@ use super::files::Reading;
 use super::locate::is_footer_at;
 use crate::base::error::Result;
 use crate::format::decode::LocatedRecord;
-use crate::format::{BLOCK_BYTES, DecodeError, Salt, UnitHeader};
+use crate::format::{BLOCK_BYTES, DecodeError, Salt, UnitHeader, is_zero};
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{
@@ -138,7 +138,7 @@ fn split_units(
             segment.written_seq = segment.written_seq.max(header.last_seq);
         }
         at += u64::from(BLOCK_BYTES);
-        let has_data = block.iter().any(|&byte| byte != 0);
+        let has_data = !is_zero(block);
         if has_data {
             segment.written_to = at as u32;
         }
