@@ -18,6 +18,7 @@ impl SplitMix64 {
 
     /// Returns the next 64 bits.
     #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    #[inline]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

@@ -125,9 +125,11 @@ impl SimEnv {
         self.nonce += 1;
         let mut rng = SplitMix64::new(mix(self.nonce, len as u64));
         let mut payload = vec![0; len];
-        for chunk in payload.chunks_mut(8) {
-            chunk.copy_from_slice(&rng.next().to_le_bytes()[..chunk.len()]);
+        let (words, rest) = payload.as_chunks_mut();
+        for word in words {
+            *word = rng.next().to_le_bytes();
         }
+        rest.copy_from_slice(&rng.next().to_le_bytes()[..rest.len()]);
         payload
     }
 
