@@ -9,9 +9,7 @@ use std::time::Instant;
 use esker_disk::{AlignedBuf, Disk, OpenMode, StdDisk, read_full_at};
 use rustix::fs::{Advice, fadvise};
 
-/// The size of one transfer, and how many are in flight.
-const TRANSFER_BYTES: usize = 1 << 20;
-const IN_FLIGHT: usize = 3;
+use crate::machine::floor::{IN_FLIGHT, TRANSFER_BYTES};
 
 /// Reads all segments of a directory in order, several chunks in flight, without decoding them.
 /// Returns MB per second.

@@ -6,6 +6,7 @@ use clap::{Args, value_parser};
 use esker_consensus::{Ballot, Mode, Options};
 use serde_json::{Map, Value, json};
 
+use crate::measure::keys::keys;
 use esker_command::log_options::IoArguments;
 use esker_command::quantity;
 
@@ -83,9 +84,8 @@ impl ConsensusBenchArguments {
 
     /// Returns the parameters that every figure reports.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
-        let mut params = Map::new();
         let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
-        let values = [
+        keys([
             ("mode", json!(mode)),
             ("size", json!(self.size)),
             ("sync_on_commit", json!(options.sync_on_commit)),
@@ -93,17 +93,17 @@ impl ConsensusBenchArguments {
             ("cache_size", json!(options.cache_size)),
             ("segment_size", json!(options.log.segment_size)),
             ("checkpoint_every", json!(options.checkpoint_every)),
-        ];
-        params.extend(values.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        params
+        ])
     }
 }
 
 /// Adds the disk and its modes, as the log resolved the flags.
 pub fn insert_disk(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
-    params.insert("disk".into(), json!(log.disk));
-    params.insert("direct".into(), json!(log.direct));
-    params.insert("dsync".into(), json!(log.dsync));
+    params.extend(keys([
+        ("disk", json!(log.disk)),
+        ("direct", json!(log.direct)),
+        ("dsync", json!(log.dsync)),
+    ]));
 }
 
 /// Returns the options that the flags for I/O set.

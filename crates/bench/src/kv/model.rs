@@ -17,14 +17,13 @@ use esker_kv::Policy;
 use serde_json::{Map, Value, json};
 
 use super::csv;
+use super::run_length::SYNCS_MIN;
 use super::store_callers::TimedPart;
 use crate::measure::figure::rounded;
+use crate::measure::keys::keys;
 use crate::measure::latency::Latencies;
 use esker_command::output::counted;
 use esker_command::quantity;
-
-/// A mode with fewer syncs than this is not fitted.
-const SYNCS_MIN: u64 = 100;
 
 /// A measured mode.
 #[derive(Debug)]
@@ -136,7 +135,7 @@ impl Model {
     /// The keys of `kv/model`.
     pub fn keys(&self, mode: &Mode) -> Map<String, Value> {
         let (predicted, measured) = self.slow_path(mode);
-        let values = [
+        keys([
             ("puts_per_sync", json!(rounded(mode.n, 1))),
             ("t_write_us", json!(rounded(self.write, 3))),
             ("t_fsync_us", json!(rounded(self.sync, 2))),
@@ -147,8 +146,7 @@ impl Model {
             ("p99_slow_path_predicted", json!(predicted)),
             ("p99_slow_path_measured", json!(measured)),
             ("slow_part", json!(rounded(mode.latencies.share_from(self.waits_from()), 6))),
-        ];
-        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        ])
     }
 
     /// The table for people.

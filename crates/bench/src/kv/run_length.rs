@@ -9,13 +9,13 @@ use super::store_arguments::KvBenchArguments;
 /// The length without flags, in seconds.
 const SECONDS: f64 = 3.0;
 /// The least that a policy is measured for where policies are compared. Fewer periods or syncs
-/// would leave the slow puts out of the figures.
+/// would leave the slow puts out of the figures. A mode with fewer syncs is fitted to no model.
 pub const PERIODS_MIN: u32 = 20;
 pub const SYNCS_MIN: u64 = 100;
 const PUTS_MIN: u64 = 10_000;
 const TIMED_PART_MIN: Duration = Duration::from_secs(1);
-/// A caller looks at the syncs once in this many calls.
-const CHECK_EVERY: u64 = 64;
+/// A caller checks once in this many calls whether its time is over.
+pub const CHECK_EVERY: u64 = 64;
 
 /// When the timed part is over.
 #[derive(Debug, Clone, Copy)]

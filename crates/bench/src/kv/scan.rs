@@ -4,14 +4,12 @@ use std::time::{Duration, Instant};
 
 use esker_kv::Store;
 
+use super::run_length::CHECK_EVERY;
 use super::store_arguments::KvBenchArguments;
 use super::store_callers::TimedPart;
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, ResourceUse, Snapshot};
 use esker_command::exit::{Failure, Outcome};
-
-/// The keys of which one looks at the time, with `--cold`.
-const CHECK_EVERY: u64 = 64;
 
 /// Scans all keys again and again. A cold scan ends with the time or the count, and not only at the
 /// last key: it may take minutes.

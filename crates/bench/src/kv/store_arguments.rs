@@ -8,6 +8,7 @@ use esker_disk::{Disk, Latency, SlowDisk};
 use esker_kv::{Options, Policy};
 use serde_json::{Map, Value, json};
 
+use crate::measure::keys::keys;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::IoArguments;
 use esker_command::quantity;
@@ -251,7 +252,7 @@ impl KvBenchArguments {
     pub fn params(&self, options: &Options, what: Operation) -> Map<String, Value> {
         let callers = if self.has_threads(what) { "threads" } else { "tasks" };
         let warm_up = if what == Operation::Put { self.warm_up() } else { 0 };
-        let values = [
+        keys([
             ("policy", json!(quantity::policy_name(options.log.policy))),
             ("writers", json!(self.writers)),
             ("size", json!(self.size)),
@@ -268,7 +269,6 @@ impl KvBenchArguments {
             ("seconds", json!(self.seconds)),
             ("cache_bytes", json!(options.cache_bytes)),
             ("segment_size", json!(options.log.segment_size)),
-        ];
-        values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        ])
     }
 }

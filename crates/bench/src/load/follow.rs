@@ -14,6 +14,7 @@ use esker_log::{Batch, Error, LogStream, ReadOnlyLog, Start};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
+use crate::load::tail_readers::NO_GOAL;
 use crate::measure::resources::{self, Snapshot};
 use crate::records::payload::Recipe;
 use crate::records::verify::{ExpectedRecords, Tally, Verify};
@@ -21,8 +22,6 @@ use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::WritingArguments;
 use esker_command::{output, quantity};
 
-/// The value while the goal is unknown.
-const NO_GOAL: u64 = u64::MAX;
 /// The interval between checks for the goal.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 

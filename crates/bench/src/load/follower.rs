@@ -20,8 +20,8 @@ use crate::records::verify::Tally;
 use esker_command::choices::DiskChoice;
 use esker_command::exit::{Failure, Outcome};
 
-/// The most time for the follower to catch up after the writer has ended.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most time for readers to catch up after the writer has ended.
+pub const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running follower process that has opened the log.
 #[derive(Debug)]

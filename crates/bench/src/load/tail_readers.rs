@@ -26,8 +26,8 @@ use esker_command::exit::{Failure, Outcome};
 const SHARD_COUNT: usize = 16;
 /// Consecutive batches after which a lagging reader yields.
 const IN_A_ROW: u32 = 16;
-/// A number that no record has.
-const NO_GOAL: u64 = u64::MAX;
+/// The goal of readers while it is unknown: a number that no record has.
+pub const NO_GOAL: u64 = u64::MAX;
 
 /// State that the readers share.
 #[derive(Debug)]

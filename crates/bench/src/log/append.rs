@@ -14,6 +14,7 @@ use crate::log::log_arguments::LogBenchArguments;
 use crate::log::plan::Plan;
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape, Summary, Verdict};
+use crate::measure::keys::keys;
 use crate::records::readback::{self, Comparison};
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, complain};
@@ -58,15 +59,13 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, &plan, work));
     params.insert("dir".into(), json!(dir.parent()));
-    for (name, value) in [
+    params.extend(keys([
         ("disk", json!(stats.disk)),
         ("direct", json!(stats.direct)),
         ("dsync", json!(stats.dsync)),
         ("commits", json!(stats.commits)),
         ("syncs", json!(stats.syncs)),
-    ] {
-        params.insert(name.into(), value);
-    }
+    ]));
 
     let compared = if arguments.no_disk {
         None
@@ -126,7 +125,7 @@ fn append(
 
 /// The parameters of this benchmark beside the options of the log.
 fn own_params(arguments: &LogBenchArguments, plan: &Plan, work: Workload) -> Map<String, Value> {
-    let values = [
+    keys([
         ("writers", json!(arguments.writers)),
         ("batch", json!(arguments.batch())),
         ("blocking", json!(arguments.blocking)),
@@ -140,8 +139,7 @@ fn own_params(arguments: &LogBenchArguments, plan: &Plan, work: Workload) -> Map
         ("delay_ms", json!(arguments.delay)),
         ("readers", json!(0)),
         ("no_disk", json!(arguments.no_disk)),
-    ];
-    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 /// The lines of text around the rate of the writers.

@@ -19,6 +19,7 @@ use crate::log::log_arguments::{LogBenchArguments, SECONDS};
 use crate::log::open::DEFAULT_LOG_BYTES;
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
+use crate::measure::keys::keys;
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::{drop_cached_pages, read_raw};
@@ -89,14 +90,12 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let to_raw = alone.rate() / raw.max(1e-9);
     // A lap of less is over before the reader reads: what is left is the cost of a stream.
     let reader_beside = (built.bytes >= LEAST_LAP).then_some(rounded(beside.rate(), 2));
-    for (name, value) in [
+    more.extend(keys([
         ("raw_read_mb_per_s", json!(cold.then(|| rounded(raw, 2)))),
         ("reader_to_raw_read", json!(cold.then(|| rounded(to_raw, 3)))),
         ("touched_bytes", json!(alone.tally.touched)),
         ("reader_mb_per_s_with_writer", json!(reader_beside)),
-    ] {
-        more.insert(name.into(), value);
-    }
+    ]));
     Figure {
         params: Value::Object(params),
         latencies: alone.latencies,
@@ -138,7 +137,7 @@ fn own_params(
     seconds: f64,
     beside: &Read,
 ) -> Map<String, Value> {
-    let values = [
+    keys([
         ("bytes", json!(bytes)),
         ("seconds", json!(seconds)),
         ("writers", json!(1)),
@@ -147,18 +146,16 @@ fn own_params(
         ("verify", json!(arguments.verify().name())),
         ("follower", json!(arguments.follower)),
         ("laps_beside_writer", json!(beside.laps)),
-    ];
-    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 /// The keys of the writer, from its rates in MB per second.
 fn writer_keys(alone: f64, beside: f64) -> Map<String, Value> {
-    let values = [
-        ("writer_mb_per_s_alone", rounded(alone, 2)),
-        ("writer_mb_per_s_with_reader", rounded(beside, 2)),
-        ("writer_kept", rounded(beside / alone.max(1e-9), 4)),
-    ];
-    values.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+    keys([
+        ("writer_mb_per_s_alone", json!(rounded(alone, 2))),
+        ("writer_mb_per_s_with_reader", json!(rounded(beside, 2))),
+        ("writer_kept", json!(rounded(beside / alone.max(1e-9), 4))),
+    ])
 }
 
 /// How the page cache took part, for the parameters.

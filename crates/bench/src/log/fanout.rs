@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
 use crate::load::durable_times::{self, DurableTimes};
-use crate::load::follower::Follower;
+use crate::load::follower::{CATCH_UP_TIMEOUT, Follower};
 use crate::load::open_loop::{OpenLoop, WrittenRecords};
 use crate::load::slice::Until;
 use crate::load::tail_readers::TailReaders;
@@ -25,6 +25,7 @@ use crate::machine::floor::Floor;
 use crate::measure::allocations;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::measure::floor_figures::FloorFigures;
+use crate::measure::keys::keys;
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::records::readback;
@@ -38,8 +39,6 @@ const SLICE_COUNT: u32 = 2;
 const WARM_UP_PART: f64 = 0.1;
 /// How long all readers are idle between two appends with `--rate 0`.
 const IDLE_INTERVAL: Duration = Duration::from_millis(20);
-/// The most time for the readers to catch up after the writer has ended.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs, reads back, prints.
 pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
@@ -94,16 +93,14 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, readers, &total));
-    for (name, value) in [
+    params.extend(keys([
         ("tail_cache", json!(options.tail_cache)),
         ("disk", json!(stats.disk)),
         ("direct", json!(stats.direct)),
         ("dsync", json!(stats.dsync)),
         ("commits", json!(stats.commits)),
         ("syncs", json!(stats.syncs)),
-    ] {
-        params.insert(name.into(), value);
-    }
+    ]));
 
     more.extend(reader_keys(&total, idle_bytes, readers));
     let verdict = Verdict::right_if(arguments.verify() != Verify::None);
@@ -115,15 +112,14 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
 /// The keys of readers alone.
 fn reader_keys(total: &Total, idle_bytes: u64, readers: u32) -> Map<String, Value> {
     let lags = &total.lags;
-    let values = [
+    keys([
         ("touched_bytes", json!(total.read.touched)),
         ("lag_p50_us", json!(lags.quantile_us(0.5))),
         ("lag_p99_us", json!(lags.quantile_us(0.99))),
         ("lag_max_us", json!(lags.max_us())),
         ("deliveries", json!(lags.count())),
         ("idle_bytes_per_reader", json!(rounded(idle_bytes as f64 / f64::from(readers), 1))),
-    ];
-    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 /// The figures of the writer and of the readers. The writer's records were read back; `verdict` is
@@ -164,14 +160,12 @@ fn follow_to_end(mut follower: Follower, count: u64, more: &mut Map<String, Valu
     }
     let lags = follower.take_lags();
     followed.insert_into(more);
-    for (name, value) in [
+    more.extend(keys([
         ("follower_lag_p50_us", json!(lags.quantile_us(0.5))),
         ("follower_lag_p99_us", json!(lags.quantile_us(0.99))),
         ("follower_lag_max_us", json!(lags.max_us())),
         ("follower_deliveries", json!(lags.count())),
-    ] {
-        more.insert(name.into(), value);
-    }
+    ]));
     Ok(())
 }
 
@@ -184,7 +178,7 @@ fn wanted_rate(arguments: &LogBenchArguments) -> Option<f64> {
 fn own_params(arguments: &LogBenchArguments, readers: u32, total: &Total) -> Map<String, Value> {
     let kept = wanted_rate(arguments)
         .map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
-    let values = [
+    keys([
         ("readers", json!(readers)),
         ("writers", json!(1)),
         ("batch", json!(arguments.batch())),
@@ -199,8 +193,7 @@ fn own_params(arguments: &LogBenchArguments, readers: u32, total: &Total) -> Map
         ("seconds", json!(arguments.count.is_none().then(|| seconds(arguments)))),
         ("slices", json!(total.slices)),
         ("stream_bytes", json!(size_of::<LogStream>())),
-    ];
-    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    ])
 }
 
 fn seconds(arguments: &LogBenchArguments) -> f64 {

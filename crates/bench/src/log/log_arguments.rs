@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use esker_log::Options;
 use serde_json::{Map, Value, json};
 
+use crate::measure::keys::keys;
 use crate::records::payload::{HEADER_BYTES, Recipe};
 use crate::records::verify::Verify;
 use esker_command::exit::{Failure, Outcome};
@@ -310,28 +311,25 @@ impl LogBenchArguments {
 
     /// Returns the parameters that every figure reports.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
-        let mut params = Map::new();
-        let mut put = |name: &str, value: Value| {
-            params.insert(name.into(), value);
-        };
-        put("size", self.size_name());
-        put("policy", json!(quantity::policy_name(options.policy)));
-        put("segment_size", json!(options.segment_size));
-        put("segment_records", json!(options.segment_records));
-        put("retain_segments", json!(options.retention.segments));
-        put("retain_bytes", json!(options.retention.bytes));
-        put("retain_age_s", json!(options.retention.age.map(|age| age.as_secs_f64())));
-        put("tail_cache", json!(options.tail_cache));
-        put("queue_depth", json!(self.queue_depth()));
-        put("huge_pages", json!(options.huge_pages));
-        put("pin", json!(options.pin));
-        put("record_limit", json!(options.record_limit));
-        put("buffer_size", json!(options.buffer_size));
-        put("buffers", json!(options.buffers));
-        put("commits_in_flight", json!(options.commits_in_flight));
-        put("index_bytes", json!(options.index_bytes));
-        put("index_records", json!(options.index_records));
-        put("seed", json!(self.seed));
-        params
+        keys([
+            ("size", self.size_name()),
+            ("policy", json!(quantity::policy_name(options.policy))),
+            ("segment_size", json!(options.segment_size)),
+            ("segment_records", json!(options.segment_records)),
+            ("retain_segments", json!(options.retention.segments)),
+            ("retain_bytes", json!(options.retention.bytes)),
+            ("retain_age_s", json!(options.retention.age.map(|age| age.as_secs_f64()))),
+            ("tail_cache", json!(options.tail_cache)),
+            ("queue_depth", json!(self.queue_depth())),
+            ("huge_pages", json!(options.huge_pages)),
+            ("pin", json!(options.pin)),
+            ("record_limit", json!(options.record_limit)),
+            ("buffer_size", json!(options.buffer_size)),
+            ("buffers", json!(options.buffers)),
+            ("commits_in_flight", json!(options.commits_in_flight)),
+            ("index_bytes", json!(options.index_bytes)),
+            ("index_records", json!(options.index_records)),
+            ("seed", json!(self.seed)),
+        ])
     }
 }

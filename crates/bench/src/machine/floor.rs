@@ -21,9 +21,10 @@ use esker_command::library_errors::with_causes;
 /// A build whose figures say nothing of a machine, and whose tests look at flags and keys.
 const IS_FOR_TESTS: bool = cfg!(debug_assertions);
 
-/// The file for sequential transfers, and one transfer.
+/// The file for sequential transfers.
 const SEQUENTIAL_FILE_BYTES: u64 = if IS_FOR_TESTS { 16 << 20 } else { 128 << 20 };
-const TRANSFER_BYTES: usize = 1 << 20;
+/// One sequential transfer.
+pub const TRANSFER_BYTES: usize = 1 << 20;
 /// Transfers in flight.
 pub const IN_FLIGHT: usize = 3;
 /// The file for small overwrites.

@@ -5,10 +5,8 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::timestamp::tally::AnswerHead;
+use crate::timestamp::tally::{ANSWER_BYTES_MAX, AnswerHead};
 
-/// The most bytes of an answer.
-const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
 const HEADERS_MAX: usize = 32;
 
 /// A connection, and what came over it.

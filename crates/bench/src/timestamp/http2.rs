@@ -6,10 +6,7 @@ use hyper::Request;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use crate::timestamp::tally::AnswerHead;
-
-/// The most bytes of an answer.
-const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
+use crate::timestamp::tally::{ANSWER_BYTES_MAX, AnswerHead};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -16,15 +16,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::timestamp::tally::AnswerHead;
+use crate::timestamp::tally::{ANSWER_BYTES_MAX, AnswerHead};
 use esker_command::exit::{Failure, Outcome};
 
 /// The silence after which a server counts as gone: over UDP, no host reports that a process died.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A server that lives is never silent for so long.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
-/// The most bytes of an answer.
-const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -124,6 +124,9 @@ fn available_memory() -> Option<u64> {
     Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
+/// The most bytes of an answer.
+pub const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
+
 /// The head of an answer.
 #[derive(Debug)]
 pub struct AnswerHead {
