@@ -6,8 +6,11 @@
 //! and prints. With the feature `commands`, `log`, `consensus`, `kv` and `timestamp` are the
 //! benchmarks of the components. Without it, the library has what the comparison with other systems
 //! shares with them.
+//!
+//! It is published for `esker bench floor` and the command `esker-bench`. It is no API to build
+//! on: anything in it may change with each version.
 
-#![allow(missing_docs, clippy::new_without_default, reason = "only this project uses the library")]
+#![allow(missing_docs, clippy::new_without_default, reason = "the library is for this project's commands")]
 
 #[cfg(feature = "commands")]
 pub mod consensus;

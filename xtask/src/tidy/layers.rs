@@ -1,4 +1,4 @@
-//! Each crate depends only on those below it.
+//! Each crate depends only on those below it, and a published crate only on published ones.
 
 use cargo_metadata::{Dependency, DependencyKind, Metadata, Package};
 
@@ -27,7 +27,8 @@ pub fn check(metadata: &Metadata) -> Vec<Finding> {
         let path = &package.manifest_path;
         let path = path.strip_prefix(&metadata.workspace_root).unwrap_or(path).to_string();
         let error = move |message| Finding::error(RULE, &path, 0, message);
-        messages(package).into_iter().map(error)
+        let not_published = not_published(metadata, package);
+        messages(package).into_iter().chain(not_published).map(error)
     };
     metadata.packages.iter().flat_map(in_package).collect()
 }
@@ -49,6 +50,22 @@ fn messages(package: &Package) -> Vec<String> {
         .collect()
 }
 
+/// The dependencies that keep a crate from being published. Those of its tests do not.
+fn not_published(metadata: &Metadata, package: &Package) -> Vec<String> {
+    let is_private = |package: &Package| package.publish.as_ref().is_some_and(Vec::is_empty);
+    if is_private(package) {
+        return Vec::new();
+    }
+    let needed = |other: &&Dependency| other.kind != DependencyKind::Development;
+    let named = package.dependencies.iter().filter(needed);
+    let private = named.filter(|other| {
+        metadata.packages.iter().any(|package| *package.name == other.name && is_private(package))
+    });
+    private
+        .map(|other| format!("{} is published, and {} is not", package.name, other.name))
+        .collect()
+}
+
 fn layer_of(name: &str) -> Option<usize> {
     LAYERS.iter().position(|layer| layer.contains(&name))
 }
@@ -61,6 +78,15 @@ mod tests {
 
     /// The findings in a package with dependencies of these names, kinds and targets.
     fn found(name: &str, dependencies: &[(&str, Option<&str>, Option<&str>)]) -> Vec<Finding> {
+        found_beside(name, dependencies, &[])
+    }
+
+    /// As [`found`], beside packages of these names that are not published.
+    fn found_beside(
+        name: &str,
+        dependencies: &[(&str, Option<&str>, Option<&str>)],
+        private: &[&str],
+    ) -> Vec<Finding> {
         let dependency = |(name, kind, target): &(&str, Option<&str>, Option<&str>)| {
             let path = name.starts_with("esker").then(|| format!("/esker/crates/{name}"));
             json!({
@@ -69,12 +95,17 @@ mod tests {
             })
         };
         let dependencies: Vec<Value> = dependencies.iter().map(dependency).collect();
-        let package = json!({
-            "name": name, "version": "0.1.0", "id": name, "dependencies": dependencies,
-            "targets": [], "features": {}, "manifest_path": "/esker/crates/a/Cargo.toml",
-        });
+        let package = |name, dependencies, publish: Value| {
+            json!({
+                "name": name, "version": "0.1.0", "id": name, "dependencies": dependencies,
+                "targets": [], "features": {}, "manifest_path": "/esker/crates/a/Cargo.toml",
+                "publish": publish,
+            })
+        };
+        let mut packages = vec![package(name, dependencies, Value::Null)];
+        packages.extend(private.iter().map(|name| package(name, Vec::new(), json!([]))));
         let metadata = json!({
-            "packages": [package], "workspace_members": [], "workspace_root": "/esker",
+            "packages": packages, "workspace_members": [], "workspace_root": "/esker",
             "target_directory": "/esker/target", "version": 1,
         });
         check(&serde_json::from_value(metadata).unwrap())
@@ -107,6 +138,15 @@ mod tests {
     fn only_tests_use_the_lab() {
         assert_eq!(found("esker-log", &[("esker-lab", Some("dev"), None)]), []);
         assert_eq!(found("esker-log", &[("esker-lab", None, None)]).len(), 1);
+    }
+
+    #[test]
+    fn a_published_crate_needs_published_ones() {
+        let beside = |kind| {
+            found_beside("esker-cli", &[("esker-bench", kind, None)], &["esker-bench"]).len()
+        };
+        assert_eq!((beside(None), beside(Some("build")), beside(Some("dev"))), (1, 1, 0));
+        assert_eq!(found("esker-cli", &[("esker-bench", None, None)]), []);
     }
 
     #[test]
