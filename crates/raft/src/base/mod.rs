@@ -11,6 +11,7 @@ pub(crate) mod ordered_watch;
 pub(crate) mod panic_monitor;
 pub(crate) mod pending_appends;
 pub(crate) mod runtime;
+pub(crate) mod storage_cause;
 pub(crate) mod tick_clock;
 pub(crate) mod type_config;
 pub(crate) mod wall_clock;

@@ -7,6 +7,7 @@ use openraft::impls::leader_id_std::LeaderId;
 use serde::{Deserialize, Serialize};
 
 use crate::base::runtime::NodeRuntime;
+use crate::base::storage_cause::StorageCause;
 use crate::network::link::RaftAddress;
 
 /// A command of the replicated state machine, at most [`Command::MAX`] bytes.
@@ -62,4 +63,5 @@ openraft::declare_raft_types!(
         Node = Member,
         LeaderId = LeaderId<Self::Term, Self::NodeId>,
         AsyncRuntime = NodeRuntime,
+        ErrorSource = StorageCause,
 );

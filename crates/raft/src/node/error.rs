@@ -1,5 +1,7 @@
 //! Errors of a node.
 
+use std::error::Error as _;
+
 use openraft::error::{
     ChangeMembershipError, ClientWriteError, Fatal, ForwardReason, ForwardToLeader,
     LinearizableReadError, RaftError,
@@ -108,9 +110,19 @@ impl From<StopCause> for NodeError {
     }
 }
 
+/// The message of the error that stopped openraft: of a store, its own.
+pub(crate) fn fatal_message(fatal: &Fatal<Commands>) -> String {
+    match fatal {
+        Fatal::StorageError(error) => {
+            error.source().map_or_else(|| error.to_string(), ToString::to_string)
+        }
+        fatal => fatal.to_string(),
+    }
+}
+
 impl From<Fatal<Commands>> for NodeError {
     fn from(error: Fatal<Commands>) -> Self {
-        Self::Stopped(error.to_string())
+        Self::Stopped(fatal_message(&error))
     }
 }
 
@@ -145,5 +157,24 @@ impl From<RaftError<Commands, ClientWriteError<Commands>>> for NodeError {
             RaftError::APIError(error) => Self::Membership(error.to_string()),
             RaftError::Fatal(fatal) => fatal.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use openraft::StorageError;
+    use openraft::error::ErrorSource;
+
+    use super::*;
+    use crate::base::storage_cause::StorageCause;
+
+    /// Bug: it began with `when Write Store: std::io::error::Error: `.
+    #[test]
+    fn a_full_disk_is_reported_in_the_words_of_the_store() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let fatal = Fatal::from(StorageError::write(StorageCause::from_error(&full)));
+        assert_eq!(NodeError::from(fatal), NodeError::Stopped(full.to_string()));
     }
 }

@@ -9,7 +9,7 @@ use openraft::{RaftMetrics, ServerState};
 
 use crate::node::Node;
 use crate::node::commands::{Commands, Member};
-use crate::node::error::NodeError;
+use crate::node::error::{NodeError, fatal_message};
 
 /// The role of a node at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Status {
             matched: matched.map(|(id, last)| (*id, last.map(|last| last.index))).collect(),
             acknowledged: acknowledged.collect(),
             reverted: BTreeMap::new(),
-            failure: metrics.running_state.as_ref().err().map(ToString::to_string),
+            failure: metrics.running_state.as_ref().err().map(fatal_message),
         }
     }
 
