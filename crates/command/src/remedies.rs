@@ -83,9 +83,9 @@ pub fn on_corruption(corruption: &Corruption, dir: &Path) -> String {
         ));
     }
     // A repair of what was copied by hand would drop records that the original has.
-    let is_evident = corruption.live_copy == LiveCopySign::Certain;
-    if is_evident && corruption.what.contains("is newer than manifest") {
-        // It drops no record that a segment has.
+    let is_evident =
+        matches!(corruption.live_copy, LiveCopySign::Certain | LiveCopySign::OldManifest);
+    if corruption.live_copy == LiveCopySign::OldManifest {
         let repair = repair_advice(dir);
         advice.push(format!("if it is the original, {}", repair.trim_start_matches("; ")));
     }

@@ -228,6 +228,9 @@ pub enum LiveCopySign {
     Possible,
     /// They are, and no crash leaves them so.
     Certain,
+    /// As [`LiveCopySign::Certain`], and the manifest is older than another file: a repair corrects
+    /// it, and drops no record that a segment has.
+    OldManifest,
 }
 
 impl fmt::Display for Corruption {

@@ -68,18 +68,13 @@ impl SegmentFacts {
     }
 }
 
-fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, LiveCopySign)>> {
+fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Contradiction>> {
     let page = PageReader::stored_in(dir)?;
     let page = page.filter(|page| page.log == manifest.log);
     let Some(segments) = segments(dir, manifest)? else { return Ok(None) };
     let evident = of_manifest(manifest, &segments, page.as_ref())
         .or_else(|| of_page(manifest, &segments, page.as_ref()?));
-    Ok(match evident {
-        Some(newer) => Some((newer, LiveCopySign::Certain)),
-        None => {
-            page.and_then(|page| of_older_page(&segments, &page)).zip(Some(LiveCopySign::Possible))
-        }
-    })
+    Ok(evident.or_else(|| of_older_page(&segments, page.as_ref()?)))
 }
 
 /// The newest segments, newest first; `None` if the header of one of them is corrupt.
@@ -123,8 +118,13 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<SegmentFact
     Ok(Some(found))
 }
 
-fn newer_than(file: &str, than: &str, why: String) -> Option<String> {
-    Some(format!("{file} is newer than {than}: {why}"))
+/// The contradiction of two files, and how sure a sign of a copy beside a writer it is.
+type Contradiction = (String, LiveCopySign);
+
+fn newer_than(file: &str, than: &str, why: String) -> Option<Contradiction> {
+    let is_of_manifest = than == paths::MANIFEST;
+    let sign = if is_of_manifest { LiveCopySign::OldManifest } else { LiveCopySign::Certain };
+    Some((format!("{file} is newer than {than}: {why}"), sign))
 }
 
 /// The contradiction between the manifest and another file.
@@ -132,7 +132,7 @@ fn of_manifest(
     manifest: &Manifest,
     segments: &[SegmentFacts],
     page: Option<&StoredWatermark>,
-) -> Option<String> {
+) -> Option<Contradiction> {
     let this = paths::MANIFEST;
     let sessions =
         |session| format!("it is of session {session}, and that of {}", manifest.session);
@@ -168,7 +168,7 @@ fn of_page(
     manifest: &Manifest,
     segments: &[SegmentFacts],
     page: &StoredWatermark,
-) -> Option<String> {
+) -> Option<Contradiction> {
     let this = paths::MARK;
     let newest = segments.first()?;
     if page.segment > newest.number {
@@ -189,14 +189,12 @@ fn of_page(
 }
 
 /// The contradiction of a page that is older than a segment, as a crash may leave it.
-fn of_older_page(segments: &[SegmentFacts], page: &StoredWatermark) -> Option<String> {
+fn of_older_page(segments: &[SegmentFacts], page: &StoredWatermark) -> Option<Contradiction> {
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);
-    newer_than(
-        &found.name(),
-        paths::MARK,
-        format!("it has record {knows} as durable, and that has {has}"),
-    )
+    let why = format!("it has record {knows} as durable, and that has {has}");
+    let (newer, _) = newer_than(&found.name(), paths::MARK, why)?;
+    Some((newer, LiveCopySign::Possible))
 }
 
 #[cfg(test)]
@@ -225,6 +223,12 @@ mod tests {
     fn said(
         change: impl FnOnce(&mut Manifest, &mut Vec<SegmentFacts>, &mut StoredWatermark),
     ) -> String {
+        contradiction(change).0
+    }
+
+    fn contradiction(
+        change: impl FnOnce(&mut Manifest, &mut Vec<SegmentFacts>, &mut StoredWatermark),
+    ) -> Contradiction {
         let (mut manifest, mut segments, mut page) = files();
         change(&mut manifest, &mut segments, &mut page);
         let found = of_manifest(&manifest, &segments, Some(&page));
@@ -262,6 +266,18 @@ mod tests {
         assert_eq!(found, "mark is newer than manifest: it is of session 4, and that of 3");
         let found = said(|_, _, page| page.trim = 70);
         assert!(found.starts_with("mark is newer than manifest: records up to 70 "), "{found}");
+    }
+
+    #[test]
+    fn only_an_old_manifest_is_corrected_without_a_loss() {
+        let sign = |(_, sign): Contradiction| sign;
+        let page_of_later = contradiction(|_, _, page| page.session = 4);
+        assert_eq!(sign(page_of_later), LiveCopySign::OldManifest);
+        let later_segment = contradiction(|_, segments, _| segments[0].session = 4);
+        assert_eq!(sign(later_segment), LiveCopySign::OldManifest);
+        let later_manifest = contradiction(|manifest, _, _| manifest.clean = closed(6, 120));
+        assert_eq!(sign(later_manifest), LiveCopySign::Certain);
+        assert_eq!(sign(contradiction(|_, _, page| page.seq = 80)), LiveCopySign::Possible);
     }
 
     #[test]

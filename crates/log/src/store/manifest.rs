@@ -5,7 +5,7 @@
 //! before the next unit is written.
 //!
 //! ```text
-//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then 220 as in
+//! content: 80 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then 220 as in
 //!          `RawLineage` for a log that is or was a copy, or lost records, then the footer without
 //!          the zeros at its end, or nothing
 //! ```
