@@ -22,6 +22,13 @@ pub enum Event {
     Stop,
 }
 
+/// How reading the input ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndOfInput {
+    Complete,
+    Signal,
+}
+
 /// Unbuffered standard input with signal handling.
 #[derive(Debug)]
 pub struct Input {
@@ -34,11 +41,12 @@ pub struct Input {
 
 impl Input {
     /// Opens standard input and starts catching signals.
-    pub fn open() -> io::Result<Self> {
-        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    pub fn open() -> Outcome<Self> {
+        let failed = |error| Failure::from_io("catch signals", &error);
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         // Only a regular file has an offset.
         let start = (&file).stream_position().unwrap_or(0);
-        Ok(Self { file, stop: Stop::on_signals()?, start, read: 0 })
+        Ok(Self { file, stop: Stop::on_signals().map_err(failed)?, start, read: 0 })
     }
 
     /// Prints on a terminal how the input ends.

@@ -1,7 +1,7 @@
 //! Command outcomes: an exit status, and one line on standard error that says what failed, where,
 //! and what to do.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -94,6 +94,14 @@ impl Failure {
         self
     }
 }
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
 
 /// Prints the failure to standard error, and returns the exit status.
 pub fn report(outcome: Outcome) -> ExitCode {

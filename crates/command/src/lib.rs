@@ -17,6 +17,8 @@ pub mod quantity;
 pub mod remedies;
 pub mod signals;
 mod stdout_at_start;
+#[cfg(feature = "service")]
+pub mod task_runtime;
 mod variables;
 
 pub use command_line::{MAY_BE_EMPTY, parse_from, run};

@@ -189,21 +189,7 @@ fn locked(dir: &Path, pid: Option<u32>, readers: &str) -> String {
 /// Message for a log in `dir` that belongs to another component. The log was not changed.
 fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) -> String {
     let dir = dir.display();
-    let name = |component| match component {
-        esker_consensus::COMPONENT => "a consensus log".to_owned(),
-        esker_kv::COMPONENT => "a key-value store".to_owned(),
-        esker_consensus::COPY_COMPONENT => "a copy of a consensus log".to_owned(),
-        esker_consensus::REGISTRY_COPY_COMPONENT => {
-            "the registry of a copy of many consensus logs".to_owned()
-        }
-        esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
-        esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
-        esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
-        esker_log::component::UNFINISHED_BACKUP => {
-            "an unfinished backup; run `esker backup` or `esker restore` again".to_owned()
-        }
-        other => format!("a log of the component {other}"),
-    };
+    let name = component_name;
     match (found, expected) {
         (Some(esker_kv::UNFINISHED_BACKUP), Some(esker_kv::COMPONENT)) => format!(
             "{dir} is an unfinished backup of a key-value store; delete it and back up again"
@@ -219,6 +205,25 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
             name(found)
         ),
         (None, None) => format!("{dir} is a log of another component"),
+    }
+}
+
+/// The log of a component in words, with its article.
+pub fn component_name(component: Component) -> String {
+    match component {
+        esker_consensus::COMPONENT => "a consensus log".to_owned(),
+        esker_kv::COMPONENT => "a key-value store".to_owned(),
+        esker_consensus::COPY_COMPONENT => "a copy of a consensus log".to_owned(),
+        esker_consensus::REGISTRY_COPY_COMPONENT => {
+            "the registry of a copy of many consensus logs".to_owned()
+        }
+        esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
+        esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
+        esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
+        esker_log::component::UNFINISHED_BACKUP => {
+            "an unfinished backup; run `esker backup` or `esker restore` again".to_owned()
+        }
+        other => format!("a log of the component {other}"),
     }
 }
 

@@ -8,20 +8,21 @@ use std::time::SystemTime;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use serde_json::Value;
 
 use crate::exit::{Failure, Outcome};
 use crate::stdout_at_start;
 
 /// Returns standard output with a buffer that is written by [`Write::flush`] or when full, not at
 /// each line.
-pub fn buffered() -> io::Result<BufWriter<File>> {
+pub fn buffered() -> Outcome<BufWriter<File>> {
     Ok(BufWriter::with_capacity(64 << 10, file()?))
 }
 
 /// Returns standard output without a buffer.
-pub fn file() -> io::Result<File> {
-    stdout_at_start::check()?;
-    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+pub fn file() -> Outcome<File> {
+    let file = stdout_at_start::check().and_then(|()| io::stdout().as_fd().try_clone_to_owned());
+    file.map(File::from).map_err(|error| not_written(&error))
 }
 
 /// A number of things, by the name of one of them.
@@ -68,8 +69,12 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::from_io("write standard output", &error)),
+        Err(error) => Err(not_written(&error)),
     }
+}
+
+fn not_written(error: &io::Error) -> Failure {
+    Failure::from_io("write standard output", error)
 }
 
 /// Escapes what would change the line or the terminal, and backslashes.
@@ -102,6 +107,14 @@ fn in_utc(time: SystemTime) -> DateTime<Utc> {
     };
     let time = since.ok().and_then(|since| DateTime::UNIX_EPOCH.checked_add_signed(since));
     time.unwrap_or(limit)
+}
+
+/// Adds bytes to a JSON object: as text under `name`, or as base 64 under `name` and `_b64`.
+pub fn add_bytes(object: &mut Value, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object[name] = text.into(),
+        Err(_) => object[format!("{name}_b64")] = base64(bytes).into(),
+    }
 }
 
 /// Encodes bytes as base 64, with padding.

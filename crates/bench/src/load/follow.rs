@@ -61,7 +61,7 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     let mut follower = Follower {
         stream: reader.stream(Start::Oldest).map_err(log_failure)?,
         expected: ExpectedRecords::new(&recipe, arguments.verify),
-        out: output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?,
+        out: output::buffered()?,
         seen: 0,
         tally: Tally::default(),
     };

@@ -7,7 +7,8 @@ mod status;
 
 use clap::Subcommand;
 
-use esker_command::exit::{Failure, Outcome};
+use esker_command::exit::Outcome;
+use esker_command::task_runtime::task_runtime;
 
 /// The commands of `esker cluster`.
 #[derive(Debug, Subcommand)]
@@ -28,9 +29,7 @@ pub enum ClusterCommand {
 
 /// Runs a command of `esker cluster`.
 pub fn run(command: ClusterCommand) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
-    runtime.block_on(async {
+    task_runtime()?.block_on(async {
         match command {
             ClusterCommand::Status(arguments) => status::run(&arguments).await,
             ClusterCommand::Transfer(arguments) => change::transfer(&arguments).await,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use esker_consensus::{Error, InspectSummary, Inspection, Slot};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::consensus_dir::{self, Target};
 use esker_command::exit::{Failure, Outcome, complain};
@@ -60,8 +60,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
             "note: {range} are quarantined; a missing slot may have been among them"
         ));
     }
-    let closed = |error| Failure::from_io("write standard output", &error);
-    let mut out = output::buffered().map_err(closed)?;
+    let mut out = output::buffered()?;
     let (mut values, mut ended) = (found.values(), Ok(true));
     let visited = found.visit(Slot(arguments.from.unwrap_or(0)), |slot, summary| {
         if arguments.committed && !summary.committed {
@@ -103,11 +102,7 @@ fn write_slot(
         "len": summary.len,
         "offset": summary.offset.0,
     });
-    let (key, text) = match std::str::from_utf8(value) {
-        Ok(text) => ("value", text.to_owned()),
-        Err(_) => ("value_b64", output::base64(value)),
-    };
-    line[key] = Value::String(text);
+    output::add_bytes(&mut line, "value", value);
     writeln!(out, "{line}")
 }
 
@@ -129,7 +124,7 @@ fn report_lost(found: &Inspection, target: &Target, arguments: &DumpArguments) -
     if count == 0 {
         return Ok(());
     }
-    let slots = if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
+    let slots = output::counted(count, "slot");
     Err(Failure::corrupt(format!(
         "corrupt records of {} were quarantined, and {slots} may be lost with them; copy them from \
          another node",

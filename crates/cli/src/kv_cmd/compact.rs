@@ -1,5 +1,7 @@
 //! `esker kv compact`: reclaims the space of overwritten values and deleted keys.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use serde_json::json;
 
@@ -17,8 +19,11 @@ It frees the oldest segments as long as at most half of their bytes are live.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompactArguments {
-    #[command(flatten)]
-    store: open::WholeStore,
+    /// The store's directory
+    dir: PathBuf,
+    /// Accepted as by the other commands; this one works on all keyspaces
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -26,8 +31,8 @@ pub struct CompactArguments {
 
 /// Reclaims space.
 pub fn run(arguments: &CompactArguments) -> Outcome {
-    let CompactArguments { store, json } = arguments;
-    let dir = store.dir("compact")?;
+    let CompactArguments { dir, keyspace, json } = arguments;
+    open::note_all_keyspaces("kv compact", keyspace.as_deref())?;
     let store = open::store(dir, true)?;
     let reclaimed = store.compact();
     let bytes = store.stats().disk_bytes;

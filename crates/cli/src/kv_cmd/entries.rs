@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
 
 use esker_command::output;
 
@@ -38,38 +39,18 @@ pub fn write_json(
     key: &[u8],
     value: &[u8],
 ) -> io::Result<()> {
-    let mut object = serde_json::Map::new();
-    insert_bytes(&mut object, "key", key);
-    insert_bytes(&mut object, "value", value);
+    let mut object = json!({});
+    output::add_bytes(&mut object, "key", key);
+    output::add_bytes(&mut object, "value", value);
     if let Some(name) = keyspace {
-        object.insert("keyspace".into(), name.into());
+        object["keyspace"] = name.into();
     }
-    write_object(out, &object)
+    writeln!(out, "{object}")
 }
 
 /// Writes the name of a keyspace that has no keys as one JSON object.
 pub fn write_keyspace(out: &mut impl Write, name: &str) -> io::Result<()> {
-    write_object(out, &serde_json::Map::from_iter([("keyspace".into(), name.into())]))
-}
-
-fn write_object(
-    out: &mut impl Write,
-    object: &serde_json::Map<String, serde_json::Value>,
-) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, object)?;
-    out.write_all(b"\n")
-}
-
-/// Adds bytes to an object, as text under `name`, or as base 64 under `name` and `_b64`.
-pub fn insert_bytes(
-    object: &mut serde_json::Map<String, serde_json::Value>,
-    name: &str,
-    bytes: &[u8],
-) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => object.insert(name.to_owned(), text.into()),
-        Err(_) => object.insert(format!("{name}_b64"), output::base64(bytes).into()),
-    };
+    writeln!(out, "{}", json!({ "keyspace": name }))
 }
 
 /// Writes a key and its value as two frames, each after its length in 4 bytes, little-endian.
@@ -93,13 +74,13 @@ pub struct Entry {
 /// Parses what [`write_json`] and [`write_keyspace`] write; otherwise says what is wrong.
 pub fn parse_json(line: &[u8]) -> Result<Entry, String> {
     const FIELDS: [&str; 5] = ["key", "key_b64", "value", "value_b64", "keyspace"];
-    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line)
+    let object: Map<String, Value> = serde_json::from_slice(line)
         .map_err(|error| format!("it is no JSON object: {}", output::json_error(&error)))?;
     if let Some(name) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("it has a field {name:?}, which is unknown"));
     }
     let keyspace = match object.get("keyspace") {
-        Some(serde_json::Value::String(name)) => Some(name.clone()),
+        Some(Value::String(name)) => Some(name.clone()),
         Some(_) => return Err("`keyspace` is no string".into()),
         None => None,
     };
@@ -109,8 +90,8 @@ pub fn parse_json(line: &[u8]) -> Result<Entry, String> {
     let field = |name: &str| -> Result<Vec<u8>, String> {
         let encoded = format!("{name}_b64");
         match (object.get(name), object.get(&encoded)) {
-            (Some(serde_json::Value::String(text)), None) => Ok(text.clone().into_bytes()),
-            (None, Some(serde_json::Value::String(text))) => {
+            (Some(Value::String(text)), None) => Ok(text.clone().into_bytes()),
+            (None, Some(Value::String(text))) => {
                 output::from_base64(text).ok_or(format!("`{encoded}` is not base 64"))
             }
             (None, None) => Err(format!("it has neither `{name}` nor `{encoded}`")),

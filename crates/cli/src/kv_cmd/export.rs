@@ -75,8 +75,7 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
     }
     let snapshot = store.snapshot().map_err(|error| Failure::from_kv(error, dir))?;
     let bar = progress::keys_bar(keyspaces.iter().map(|keyspace| keyspace.len()).sum());
-    let mut out =
-        output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
+    let mut out = output::buffered()?;
     for keyspace in &keyspaces {
         let name = all_keyspaces.then(|| keyspace.name());
         let mut is_empty = true;

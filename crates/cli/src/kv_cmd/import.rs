@@ -16,7 +16,7 @@ use super::entries::{self, Entry, Framing, FramingArgument};
 use super::open;
 use crate::framing;
 use crate::framing::{BadFraming, Framer};
-use crate::input::{Event, Input};
+use crate::input::{EndOfInput, Event, Input};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 use esker_command::progress;
@@ -65,7 +65,7 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     if let Some(name) = keyspace {
         open::check_name(name)?;
     }
-    let input = Input::open().map_err(|error| Failure::from_io("catch signals", &error))?;
+    let input = Input::open()?;
     let store = open::store(dir, false)?;
     Input::note_its_end("entries");
     let progress = progress::input_bar(input.size());
@@ -123,13 +123,6 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
         }
     };
     outcome.map_err(|failure| failure.and(format!("entries put: {count}"))).and(printed)
-}
-
-/// How reading the input ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EndOfInput {
-    Complete,
-    Signal,
 }
 
 struct ImportRun<'a> {

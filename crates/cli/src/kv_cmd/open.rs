@@ -21,25 +21,12 @@ pub struct KeyspaceSelection {
     pub keyspace: String,
 }
 
-/// The store of a command that works on all of its keyspaces.
-#[derive(Debug, Args)]
-pub struct WholeStore {
-    /// The store's directory
-    dir: PathBuf,
-    /// Accepted as by the other commands; this one works on all keyspaces
-    #[arg(long, value_name = "NAME")]
-    keyspace: Option<String>,
-}
-
-impl WholeStore {
-    /// Returns the directory. Prints a note if the command line names a keyspace.
-    pub fn dir(&self, command: &str) -> Outcome<&Path> {
-        if let Some(name) = &self.keyspace {
-            check_name(name)?;
-            complain(&format!("note: `esker kv {command}` works on all keyspaces"));
-        }
-        Ok(&self.dir)
-    }
+/// Notes that a command, whose line may name a keyspace, works on all of them.
+pub fn note_all_keyspaces(command: &str, keyspace: Option<&str>) -> Outcome {
+    let Some(name) = keyspace else { return Ok(()) };
+    check_name(name)?;
+    complain(&format!("note: `esker {command}` works on all keyspaces"));
+    Ok(())
 }
 
 /// Opens a store that exists, or may be created.

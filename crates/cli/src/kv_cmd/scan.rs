@@ -10,7 +10,7 @@ use esker_kv::KeyRange;
 
 use super::entries;
 use super::open::KeyspaceSelection;
-use esker_command::exit::{Failure, Outcome};
+use esker_command::exit::Outcome;
 use esker_command::output;
 
 const EXAMPLES: &str = "\
@@ -80,8 +80,7 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
         let scan = scan.map_err(|error| place.failure(error))?;
         let scan = if *reverse { scan.rev() } else { scan };
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let mut out =
-            output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
+        let mut out = output::buffered()?;
         for entry in scan.take(most) {
             let (key, value) = entry.map_err(|error| place.failure(error))?;
             let written = match json {

@@ -117,15 +117,12 @@ pub fn get(arguments: &GetArguments) -> Outcome {
     let value = place
         .read(|keyspace| keyspace.get(key.as_bytes()).map_err(|error| place.failure(error)))?;
     let Some(value) = value else { return Err(Failure::silent()) };
-    let write = || {
-        let mut out = output::buffered()?;
-        match json {
-            true => entries::write_json(&mut out, None, key.as_bytes(), &value)?,
-            false => [&value[..], b"\n"].iter().try_for_each(|bytes| out.write_all(bytes))?,
-        }
-        out.flush()
+    let mut out = output::buffered()?;
+    let written = match json {
+        true => entries::write_json(&mut out, None, key.as_bytes(), &value),
+        false => [&value[..], b"\n"].iter().try_for_each(|bytes| out.write_all(bytes)),
     };
-    output::unless_closed(write()).map(drop)
+    output::unless_closed(written.and_then(|()| out.flush())).map(drop)
 }
 
 /// Deletes a key or a range of keys, and prints how many.

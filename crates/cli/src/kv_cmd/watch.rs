@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use clap::Args;
 use esker_kv::{Action, Change, Changes, ReadOnlyStore, Seq, StoreError, Watch, WatchError};
+use serde_json::json;
 
-use super::{entries, open};
+use super::open;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
 use esker_command::signals::Stop;
@@ -63,7 +64,7 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
     let log = open::log(dir)?;
     let from = from.map_or_else(|| log.durable(), Seq);
     let mut watch = Watch::from_log(&log, from).map_err(failure)?;
-    let mut out = output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?;
+    let mut out = output::buffered()?;
     let stopped = stop.end_follower(out.get_ref(), move || log.close()).map_err(no_signals)?;
     if let Some(name) = &arguments.keyspace {
         note_if_absent(dir, name);
@@ -158,13 +159,10 @@ fn print_line(out: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
 }
 
 fn print_json(out: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
-    let mut object = serde_json::Map::new();
-    object.insert("position".into(), change.seq.0.into());
-    object.insert("action".into(), name(&change.action).into());
-    object.insert("keyspace".into(), change.keyspace.into());
+    let (position, action) = (change.seq.0, name(&change.action));
+    let mut object = json!({ "position": position, "action": action, "keyspace": change.keyspace });
     for (name, bytes) in fields(&change.action) {
-        entries::insert_bytes(&mut object, name, bytes);
+        output::add_bytes(&mut object, name, bytes);
     }
-    serde_json::to_writer(&mut *out, &object)?;
-    out.write_all(b"\n")
+    writeln!(out, "{object}")
 }

@@ -19,7 +19,7 @@ use super::json_line::{self, JsonLine};
 use super::summary::Summary;
 use crate::framing::Framing;
 use crate::framing::{BadFraming, Framer};
-use crate::input::{Event, Input};
+use crate::input::{EndOfInput, Event, Input};
 use esker_command::choices::ReadableBy;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::library_errors::with_causes;
@@ -93,7 +93,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     options.reserve = arguments.reserve;
     let limit = options.record_limit;
 
-    let input = Input::open().map_err(|e| Failure::from_io("catch signals", &e))?;
+    let input = Input::open()?;
     warn_of_kept_readers(dir, arguments.writing.io.readable_by);
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log);
@@ -222,13 +222,6 @@ fn warn_of_times_ahead(log: &Log, dir: &Path) {
         dir.display(),
         log.durable().next()
     ));
-}
-
-/// How reading the input ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EndOfInput {
-    Complete,
-    Signal,
 }
 
 /// Why appending failed before the end of the input.

@@ -79,13 +79,11 @@ enum OffsetsCommand {
 struct ExpectedOffset(Option<Seq>);
 
 fn expected(text: &str) -> Result<ExpectedOffset, String> {
-    match text {
-        "none" => Ok(ExpectedOffset(None)),
-        number => match number.parse() {
-            Ok(number) => Ok(ExpectedOffset(Some(Seq(number)))),
-            Err(_) => Err("a number, or none".into()),
-        },
+    if text == "none" {
+        return Ok(ExpectedOffset(None));
     }
+    let number = text.parse().map_err(|_| "a number, or none")?;
+    Ok(ExpectedOffset(Some(Seq(number))))
 }
 
 /// Runs a command of `esker log offsets`.

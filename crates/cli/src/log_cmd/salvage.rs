@@ -83,8 +83,7 @@ pub fn print(
     mut range: Range,
     path: &Path,
 ) -> Outcome<PrintCounts> {
-    let failed = |error: io::Error| Failure::from_io("write standard output", &error);
-    let mut out = output::buffered().map_err(failed)?;
+    let mut out = output::buffered()?;
     let mut printed = PrintCounts::default();
     for found in salvage {
         match found.map_err(|error| Failure::from_log(&error, path))? {

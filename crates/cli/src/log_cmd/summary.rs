@@ -8,7 +8,7 @@ use esker_command::exit::Outcome;
 use esker_command::output;
 
 /// The summary of what was appended.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Summary {
     /// Records accepted.
     pub records: u64,
@@ -31,17 +31,7 @@ pub struct Summary {
 impl Summary {
     /// Creates an empty summary.
     pub fn new() -> Self {
-        Self {
-            records: 0,
-            bytes: 0,
-            seconds: 0.0,
-            first_seq: None,
-            last_seq: None,
-            read_bytes: 0,
-            input_bytes: None,
-            durable: 0,
-            ended_by: "end of input",
-        }
+        Self { ended_by: "end of input", ..Self::default() }
     }
 
     /// Adds accepted records, with the numbers of the first and the last.

@@ -172,9 +172,7 @@ fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        "1" | "true" => Ok(true),
-        "0" | "false" => Ok(false),
-        _ => Err("on or off".into()),
+        text => switch(text).map_err(|_| "on or off".into()),
     }
 }
 

@@ -54,8 +54,7 @@ pub fn run(arguments: &RestoreArguments) -> Outcome {
     for skipped in snapshot.skipped() {
         complain(&format!("passed over: {}", Failure::from_consensus(skipped, dir).message()));
     }
-    let closed = |error| Failure::from_io("write standard output", &error);
-    let mut out = output::buffered().map_err(closed)?;
+    let mut out = output::buffered()?;
     let written = if arguments.json {
         write_json(&mut snapshot, &mut out)
     } else {

@@ -31,17 +31,13 @@ pub fn failure(error: &Error, dir: &Path, snapshots: &ReadOnlySnapshots, wanted:
 
 /// A snapshot as JSON. A note that is not UTF-8 text is base 64.
 pub fn as_json(info: &SnapshotInfo) -> Value {
-    let (key, note) = match std::str::from_utf8(&info.note) {
-        Ok(text) => ("note", text.to_owned()),
-        Err(_) => ("note_b64", output::base64(&info.note)),
-    };
     let mut line = json!({
         "slot": info.slot.0,
         "entries": info.entries,
         "bytes": info.len,
         "file_bytes": info.file_size,
     });
-    line[key] = Value::String(note);
+    output::add_bytes(&mut line, "note", &info.note);
     line
 }
 

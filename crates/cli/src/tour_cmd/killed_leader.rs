@@ -7,9 +7,10 @@ use esker_client::Client;
 use esker_oracle::history::{Call, check};
 use esker_server::{Members, ask};
 
-use super::step::{Figure, StepResult, runtime};
+use super::step::{Figure, StepResult};
 use esker_command::exit::Failure;
 use esker_command::local_nodes::LocalNodes;
+use esker_command::task_runtime::task_runtime;
 
 const NODE_COUNT: u16 = 3;
 /// How long timestamps are asked for before the leader is killed, and after.
@@ -17,7 +18,7 @@ const LOAD_TIME: Duration = Duration::from_millis(500);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
-    runtime()?.block_on(kill(dir))
+    task_runtime()?.block_on(kill(dir))
 }
 
 async fn kill(dir: &Path) -> StepResult<Vec<Figure>> {

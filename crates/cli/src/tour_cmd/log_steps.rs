@@ -10,9 +10,9 @@ use esker_disk::{BLOCK_BYTES, Disk, OpenMode, StdDisk, read_full_at, write_all_a
 use esker_log::{Batch, Error, Log, ReadOnlyLog, ReadOptions, Start};
 use tokio::task::JoinSet;
 
-use super::step::{
-    Figure, StepResult, ensure, kill_process, millis_since, record, runtime, start, timed,
-};
+use super::step::{Figure, StepResult, ensure, kill_process, record, start, timed};
+use esker_bench::measure::latency::Latencies;
+use esker_command::task_runtime::task_runtime;
 
 /// A writer gets at most so many records.
 const SENT_MAX: u64 = 500_000;
@@ -99,7 +99,7 @@ pub fn sync(dir: &Path) -> StepResult<Vec<Figure>> {
     let alone_us = median_us(|n| Ok(log.append(record(n))?.blocking_wait().map(drop)?))?;
     let disk_us = f64::midpoint(before, disk()?);
     let before = log.durable().0;
-    let ((), time) = timed(|| runtime()?.block_on(append_together(&log)))?;
+    let ((), time) = timed(|| task_runtime()?.block_on(append_together(&log)))?;
     let rate = (log.durable().0 - before) as f64 / time * 1e3;
     log.close()?;
     Ok(vec![
@@ -111,14 +111,13 @@ pub fn sync(dir: &Path) -> StepResult<Vec<Figure>> {
 
 /// The median time of a call.
 fn median_us(mut call: impl FnMut(u64) -> StepResult<()>) -> StepResult<f64> {
-    let (begin, mut times) = (Instant::now(), Vec::new());
+    let (begin, mut times) = (Instant::now(), Latencies::new());
     for n in (0..SYNCS_MAX).take_while(|n| *n == 0 || begin.elapsed() < PART_TIME) {
         let called = Instant::now();
         call(n)?;
-        times.push(millis_since(called) * 1e3);
+        times.add(called.elapsed());
     }
-    times.sort_unstable_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+    Ok(times.quantile_us(0.5))
 }
 
 /// Appends from 500 callers. Each waits until its record is durable, and reads it.
@@ -142,9 +141,8 @@ async fn append_together(log: &Log) -> StepResult<()> {
 pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
     let log = open(dir)?;
     let append = |n| Ok(log.append(record(n))?.blocking_wait()?.position.0);
-    // In the only segment, they are offsets in its file.
-    let positions = (1..=100).map(append).collect::<StepResult<Vec<_>>>()?;
-    let at = positions[49];
+    // In the only segment, a position is an offset in its file.
+    let at = (1..=100).map(append).collect::<StepResult<Vec<_>>>()?[49];
     log.close()?;
     let segment =
         StdDisk::new().open_dir(dir)?.open("00000000000000000001.seg", OpenMode::write())?;

@@ -18,6 +18,7 @@ use indicatif::HumanFloatCount;
 use serde_json::json;
 
 use crate::temporary_folder::TemporaryFolder;
+use esker_bench::measure::figure::rounded;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::library_errors::with_causes;
 use esker_command::output::{print, print_json};
@@ -74,55 +75,49 @@ const STEPS: [Step; 7] = [
     ("timestamps", "three nodes, kill -9 of their leader", killed_leader::run),
 ];
 
-pub fn run(arguments: &TourArguments) -> Outcome {
-    if let Some(dir) = &arguments.acceptor {
+/// Takes the steps, and fails if one did.
+pub fn run(TourArguments { json, acceptor }: &TourArguments) -> Outcome {
+    if let Some(dir) = acceptor {
         return killed_acceptor::accept(dir).map_err(|error| Failure::failed(with_causes(&*error)));
     }
-    let folder = TemporaryFolder::create("esker-tour-")?;
-    take(&STEPS, folder.path(), arguments.json)
-}
-
-/// Takes the steps, and fails if one did.
-fn take(steps: &[Step], folder: &Path, json: bool) -> Outcome {
+    let (json, folder) = (*json, TemporaryFolder::create("esker-tour-")?);
     let (end, mut failed, mut lacks_room) = (Instant::now() + TOUR_LIMIT, Vec::new(), false);
-    for (name, what, run) in steps {
+    for (name, what, run) in STEPS {
         if !json {
             print(&format!("{what}: "))?;
         }
         let begin = Instant::now();
         let limit = STEP_LIMIT.min(end.saturating_duration_since(begin));
-        let taken = take_step(*run, folder.to_owned(), limit);
-        let (mut line, mut texts) = (json!({ "step": name, "ok": taken.is_ok() }), Vec::new());
-        match taken.map_err(|error| with_causes(&*error)) {
+        let taken = take_step(run, folder.path().to_owned(), limit);
+        let mut line = json!({ "step": name, "ok": taken.is_ok() });
+        let text = match taken.map_err(|error| with_causes(&*error)) {
             Ok(figures) => {
-                for (key, value, words) in figures {
-                    let decimals = if value < 100.0 { 100.0 } else { 1.0 };
-                    let value = (value * decimals).round() / decimals;
-                    texts.push(words.replace("{}", &HumanFloatCount(value).to_string()));
+                let texts = figures.into_iter().map(|(key, value, words)| {
+                    let value = rounded(value, if value < 100.0 { 2 } else { 0 });
                     let is_whole = value.fract() == 0.0;
                     line[key] = if is_whole { json!(value as u64) } else { json!(value) };
-                }
+                    words.replace("{}", &HumanFloatCount(value).to_string())
+                });
+                texts.collect::<Vec<_>>().join(", ")
             }
             Err(error) => {
-                texts.push(format!("FAILED: {error}"));
-                failed.push(*name);
+                failed.push(name);
                 // What a full disk and a limit on the size of files are called.
                 lacks_room |= ["No space", "too large"].iter().any(|it| error.contains(it));
-                line["error"] = error.into();
+                line["error"] = json!(error);
+                format!("FAILED: {error}")
             }
-        }
-        line["seconds"] = json!((begin.elapsed().as_secs_f64() * 100.0).round() / 100.0);
-        if json { print_json(&line)? } else { print(&(texts.join(", ") + "\n"))? }
+        };
+        line["seconds"] = json!(rounded(begin.elapsed().as_secs_f64(), 2));
+        if json { print_json(&line)? } else { print(&(text + "\n"))? }
     }
-    match failed.is_empty() {
-        true if json => Ok(()),
-        true => print(&NEXT.replace("ESKER", &std::env::args().next().unwrap_or_default())),
-        false => {
-            let advice = "; set TMPDIR to a folder where 60 MB can be written";
-            let (failed, advice) = (failed.join(", "), if lacks_room { advice } else { "" });
-            Err(Failure::failed(format!("not everything was as promised: {failed}{advice}")))
-        }
+    if !failed.is_empty() {
+        let advice = "; set TMPDIR to a folder where 60 MB can be written";
+        let (failed, advice) = (failed.join(", "), if lacks_room { advice } else { "" });
+        return Err(Failure::failed(format!("not everything was as promised: {failed}{advice}")));
     }
+    let program = std::env::args().next().unwrap_or_default();
+    if json { Ok(()) } else { print(&NEXT.replace("ESKER", &program)) }
 }
 
 /// Takes a step in a folder of its own, and in a thread: it is not waited for beyond the limit.
@@ -133,16 +128,14 @@ fn take_step(run: StepFunction, folder: PathBuf, limit: Duration) -> StepResult<
         // The tour may have gone on.
         let _ = sender.send(dir.and_then(|dir| run(dir.path())));
     };
-    if !limit.is_zero() {
-        thread::Builder::new().spawn(step)?;
+    let has_time = !limit.is_zero();
+    let _thread = has_time.then(|| thread::Builder::new().spawn(step)).transpose()?;
+    let late = format!("did not end in time: a step has {STEP_LIMIT:?}, all {TOUR_LIMIT:?}");
+    match taken.recv_timeout(limit) {
+        Ok(taken) => taken,
+        Err(RecvTimeoutError::Disconnected) if has_time => Err("it panicked".into()),
+        Err(_) => Err(late.into()),
     }
-    taken.recv_timeout(limit).unwrap_or_else(|why| match why {
-        RecvTimeoutError::Disconnected if !limit.is_zero() => Err("it panicked".into()),
-        _ => {
-            Err(format!("did not end in time: a step has {STEP_LIMIT:?}, all {TOUR_LIMIT:?}")
-                .into())
-        }
-    })
 }
 
 #[cfg(test)]

@@ -1,15 +1,12 @@
 //! The steps of the tour: processes that they start and kill, figures and checks.
 
 use std::error::Error;
-use std::io;
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use rustix::process::Signal;
-use tokio::runtime::{Builder, Runtime};
 
 pub type StepResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// A measured number: its key in JSON, and words with `{}` in its place.
@@ -42,13 +39,6 @@ pub fn kill_process(mut process: Child) -> StepResult<()> {
     Ok(())
 }
 
-/// Creates a runtime of this thread. Tokio panics where it lacks files for signals: an error of the
-/// system is returned before.
-pub fn runtime() -> io::Result<Runtime> {
-    drop((0..4).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?);
-    Builder::new_current_thread().enable_all().build()
-}
-
 /// The content of record `n`: 100 bytes, without a newline.
 pub fn record(n: u64) -> String {
     let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -58,11 +48,7 @@ pub fn record(n: u64) -> String {
 /// Returns what a call does, and the milliseconds that it took.
 pub fn timed<T, E>(call: impl FnOnce() -> Result<T, E>) -> Result<(T, f64), E> {
     let begin = Instant::now();
-    call().map(|done| (done, millis_since(begin)))
-}
-
-pub fn millis_since(begin: Instant) -> f64 {
-    begin.elapsed().as_secs_f64() * 1e3
+    call().map(|done| (done, begin.elapsed().as_secs_f64() * 1e3))
 }
 
 #[cfg(test)]
@@ -72,14 +58,13 @@ mod tests {
     /// A writer that aborted counted as killed by the tour.
     #[test]
     fn only_sigkill_counts_as_the_kill() {
-        let ended = |script: &str| {
-            let mut child = Command::new("sh");
-            let child = child.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut child = child.spawn()?;
-            child.wait()?;
-            kill_process(child)
+        let why = |script| {
+            let mut shell = Command::new("sh");
+            let shell = shell.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = shell.spawn().map_err(|error| error.to_string())?;
+            child.wait().map_err(|error| error.to_string())?;
+            kill_process(child).map_err(|error| error.to_string())
         };
-        let why = |script| ended(script).map_err(|error| error.to_string());
         let aborted = why("echo no memory >&2; kill -ABRT $$");
         assert!(aborted.as_ref().is_err_and(|why| why.contains("no memory")), "{aborted:?}");
         assert!(why("exit 0").is_err());

@@ -14,6 +14,7 @@ use esker_command::library_errors::with_causes;
 use esker_command::output;
 use esker_command::quantity::{number, timeout};
 use esker_command::signals::Stop;
+use esker_command::task_runtime::task_runtime;
 
 /// How often `--watch` asks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -38,9 +39,7 @@ pub struct TakeArguments {
 }
 
 pub fn run(arguments: &TakeArguments) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
-    runtime.block_on(async {
+    task_runtime()?.block_on(async {
         let check_one_cluster = arguments.endpoints.check_one_cluster(arguments.timeout);
         let mut builder = Client::builder().timeout(arguments.timeout);
         for endpoint in arguments.endpoints.given() {
@@ -54,7 +53,7 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         }
         let failed = |error| Failure::from_io("wait for signals", &error);
         let stop = Stop::on_signals().map_err(failed)?;
-        let out = output::file().map_err(failed)?;
+        let out = output::file()?;
         let (close, closed) = tokio::sync::oneshot::channel::<()>();
         let stopped = stop.end_follower(&out, || drop(close)).map_err(failed)?;
         let asked = async {

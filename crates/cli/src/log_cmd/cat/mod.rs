@@ -123,7 +123,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     };
     let range = range.to(*to).limit(*limit);
     let stream = reader.stream(range.start()).map_err(log_failure)?;
-    let out = output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?;
+    let out = output::buffered()?;
     let mut printer = Printer::new(stream, out, arguments.framing(), range);
 
     let Some(stop) = stop else {
