@@ -8,8 +8,8 @@ use esker_consensus::{
     COMPONENT, COPY_COMPONENT, Error, Inspection, LogState, ManagedLog, ReadOnlyReason,
     inspect_with, logs_in,
 };
-use esker_log::{ReadOnlyLog, SeqRange};
-use serde_json::{Value, json};
+use esker_log::ReadOnlyLog;
+use serde_json::Value;
 
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
@@ -34,10 +34,8 @@ impl Target {
 
     /// Adds the key to a JSON object. One that is not UTF-8 text is base 64.
     pub fn add_key(&self, object: &mut Value) {
-        let Some(key) = self.key() else { return };
-        match std::str::from_utf8(key) {
-            Ok(text) => object["key"] = text.into(),
-            Err(_) => object["key_b64"] = output::base64(key).into(),
+        if let Some(key) = self.key() {
+            output::add_bytes(object, "key", key);
         }
     }
 
@@ -198,11 +196,6 @@ pub fn read_only(reason: ReadOnlyReason) -> Option<&'static str> {
         ReadOnlyReason::Copied => Some("copied"),
         _ => None,
     }
-}
-
-/// Converts quarantined ranges to JSON.
-pub fn ranges(ranges: &[SeqRange]) -> Vec<Value> {
-    ranges.iter().map(|range| json!({ "from": range.from.0, "to": range.to.0 })).collect()
 }
 
 #[cfg(test)]

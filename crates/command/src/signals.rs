@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
-use crate::exit::complain;
+use crate::exit::{Failure, Outcome, complain};
 
 /// Has a write beyond the limit on the size of a file (`ulimit -f`) fail, instead of ending the
 /// process silently.
@@ -95,8 +95,9 @@ pub fn exit_at_signal(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()
 
 /// Closes what a command reads at a signal. Starts a thread that waits for one. Returns whether
 /// SIGINT has arrived.
-pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
-    let stop = Stop::on_signals()?;
+pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> Outcome<Arc<AtomicBool>> {
+    let failed = |error| Failure::from_io("catch signals", &error);
+    let stop = Stop::on_signals().map_err(failed)?;
     let interrupted = Arc::clone(&stop.interrupted);
     let wait = move || {
         // Without its pipe there is nothing to wait for.
@@ -104,7 +105,7 @@ pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> io::Result<Arc<
             close();
         }
     };
-    std::thread::Builder::new().name("close".into()).spawn(wait)?;
+    std::thread::Builder::new().name("close".into()).spawn(wait).map_err(failed)?;
     Ok(interrupted)
 }
 

@@ -3,13 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{COMPONENT, COPY_COMPONENT, Error, UNFINISHED_BACKUP, label_in, logs_in};
+use esker_consensus::{
+    COMPONENT, COPY_COMPONENT, Error, UNFINISHED_BACKUP, inspect, label_in, logs_in,
+};
 use esker_log::{ReadOnlyLog, ReadOptions};
 use esker_server::{ServerOptions, is_node_label};
 use serde::Serialize;
 
 use crate::kv_cmd::open;
 use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::library_errors::component_name;
 
 /// The directory of a command, and the part of it that the command is for.
 #[derive(Debug, Args)]
@@ -41,7 +44,10 @@ impl DirectoryArguments {
             // A directory that cannot be read is reported as such: its flags are not the fault.
             ReadOnlyLog::open(&found.path).map_err(|error| Failure::from_log(&error, &self.dir))?;
         }
-        let is = found.component.described();
+        let is = match esker_log::component::identify(&found.path, ReadOptions::default()) {
+            Ok(Some(other)) if found.component == Component::Log => component_name(other),
+            _ => found.component.described().to_owned(),
+        };
         Err(Failure::usage(format!("{wrong}, and {} is {is}", self.dir.display())))
     }
 
@@ -49,10 +55,7 @@ impl DirectoryArguments {
     /// command line names one.
     pub fn find_whole(&self, command: &str) -> Outcome<Directory> {
         let found = self.find()?;
-        if let Some(name) = &self.keyspace {
-            open::check_name(name)?;
-            complain(&format!("note: `esker {command}` works on all keyspaces"));
-        }
+        open::note_all_keyspaces(command, self.keyspace.as_deref())?;
         Ok(found)
     }
 }
@@ -117,6 +120,12 @@ impl Directory {
             Ok(Some(_)) => return Ok(Self { path, component: Component::Manager }),
             Ok(None) | Err(Error::Log(esker_log::Error::Io(_))) => {}
             Err(error) => return Err(Failure::from_consensus(&error, &path)),
+        }
+        // The records show whose log it is, as when it is opened.
+        if inspect(&path).is_ok_and(|found| found.invalid_records.is_empty()) {
+            let note = "note: the app metadata of the consensus log is missing";
+            complain(&format!("{note} in {}", path.display()));
+            return Ok(Self { path, component: Component::Consensus });
         }
         let of_node = ServerOptions::new(&path).log_dir();
         match label_in(&of_node) {

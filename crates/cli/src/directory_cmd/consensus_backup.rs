@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
 use esker_consensus::{BackupSummary, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log};
-use esker_log::ReadOptions;
 use serde_json::json;
 
 use super::component::{Component, Directory};
-use super::destination::CopyCommand;
+use super::destination::{CopyCommand, is_unfinished};
 use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
@@ -33,13 +32,12 @@ pub fn copy(
     // The copy of one of many logs is a log alone.
     let component = if key.is_some() { Component::Consensus } else { from.component };
     report(component, &done, command, as_json)?;
-    match done.skipped.len() {
-        0 => Ok(()),
-        1 => Err(Failure::corrupt("the copy is complete but for 1 snapshot, which is not whole")),
-        count => Err(Failure::corrupt(format!(
-            "the copy is complete but for {count} snapshots, which are not whole"
-        ))),
-    }
+    let corrupt = match done.skipped.len() {
+        0 => return Ok(()),
+        1 => "1 snapshot, which is not whole".to_owned(),
+        count => format!("{count} snapshots, which are not whole"),
+    };
+    Err(Failure::corrupt(format!("the copy is complete but for {corrupt}")))
 }
 
 fn copy_one(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
@@ -52,8 +50,7 @@ fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummar
     let interrupted = signals::close_at_signal({
         let manager = manager.clone();
         move || drop(manager.close_all())
-    })
-    .map_err(|error| Failure::from_io("catch signals", &error))?;
+    })?;
     let done = manager.backup(to).map_err(|error| match error {
         Error::Closed | Error::RegistryClosed => command.ended_by_signal(interrupted.load(SeqCst)),
         error => failed(error),
@@ -73,7 +70,6 @@ fn report(
         complain(&format!("note: {log}{error}"));
     }
     let BackupSummary { logs, records, snapshots, skipped, .. } = done;
-    let many = |count: u64, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     if as_json {
         return output::print_json(&json!({
             "component": component,
@@ -86,9 +82,9 @@ fn report(
     output::print(&format!(
         "{} {}, {} and {}\n",
         command.done(),
-        many(*logs as u64, "log"),
-        many(*records, "record"),
-        many(*snapshots as u64, "snapshot")
+        output::counted(*logs as u64, "log"),
+        output::counted(*records, "record"),
+        output::counted(*snapshots as u64, "snapshot")
     ))
 }
 
@@ -109,16 +105,10 @@ fn explain(error: &Error, dir: &Path, dest: &Path, command: CopyCommand) -> Fail
                           forgotten votes: let that node rejoin as a new member";
             Failure::from_consensus(error, dir).or_else(advice)
         }
-        Error::NotEmpty { .. } if is_unfinished(dest) => command.unfinished(dest, ""),
+        Error::NotEmpty { .. } if is_unfinished(dest, UNFINISHED_BACKUP) => {
+            command.unfinished(dest, "")
+        }
         Error::NotEmpty { .. } => Failure::failed(error.to_string()),
         _ => Failure::from_consensus(error, dir),
     }
-}
-
-/// Whether an earlier backup to this directory did not end.
-fn is_unfinished(dest: &Path) -> bool {
-    [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
-        let found = esker_log::component::identify(dir, ReadOptions::default());
-        found.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
-    })
 }

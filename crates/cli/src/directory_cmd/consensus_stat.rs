@@ -6,6 +6,8 @@ use esker_consensus::{ReadOnlySnapshots, Slot};
 use serde_json::json;
 
 use super::component::{Component, Directory};
+use super::log_verify::ranges_json;
+use super::shutdown::Shutdown;
 use crate::consensus_dir::{self, Target};
 use esker_command::exit::{Failure, Outcome, complain};
 
@@ -38,6 +40,8 @@ fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<Stri
     let found = target.read(|_| {})?;
     let snapshots = ReadOnlySnapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
     let snapshots = snapshots.map_err(|error| Failure::from_consensus(&error, &target.dir))?;
+    let shutdown = Shutdown::find(&target.dir)
+        .map_err(|error| Failure::from_consensus(&error.into(), &target.dir))?;
     let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);
     if as_json {
@@ -53,7 +57,7 @@ fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<Stri
             "uncommitted": totals.uncommitted,
             "snapshots": snapshots.iter().map(|slot| slot.0).collect::<Vec<_>>(),
             "bytes": totals.bytes,
-            "quarantined": consensus_dir::ranges(&found.quarantined),
+            "quarantined": ranges_json(&found.quarantined),
             "read_only": found.read_only.and_then(consensus_dir::read_only),
             "records": {
                 "promises": records.promises,
@@ -65,6 +69,7 @@ fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<Stri
             },
         });
         target.add_key(&mut summary);
+        shutdown.add_to(&mut summary);
         return Ok(format!("{summary}\n"));
     }
     let shown =
@@ -93,6 +98,7 @@ fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<Stri
     if let Some(reason) = found.read_only.and_then(consensus_dir::read_only) {
         row("read-only", &reason);
     }
+    row("shutdown", &shutdown);
     Ok(text)
 }
 

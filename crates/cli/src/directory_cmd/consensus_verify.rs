@@ -7,6 +7,7 @@ use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
 use super::component::{Component, Directory};
+use super::log_verify::ranges_json;
 use crate::consensus_dir::{self, Report, Target};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::counted;
@@ -169,7 +170,7 @@ impl LogCheck {
             "bytes": report.bytes,
             "slots": found.as_ref().map(slots),
             "damage": report.corruption.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "quarantined": consensus_dir::ranges(&report.quarantined),
+            "quarantined": ranges_json(&report.quarantined),
             "flaws": self
                 .invalid()
                 .iter()

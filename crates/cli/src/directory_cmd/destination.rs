@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use esker_log::{Component, ReadOptions};
+
 use esker_command::exit::{Failure, Outcome};
 
 /// The commands that copy a directory.
@@ -40,6 +42,15 @@ impl CopyCommand {
             false => Failure::failed(format!("a signal ended the command: {left}")),
         }
     }
+}
+
+/// Whether an earlier copy to this directory did not end; `component` is that of such a copy. One of
+/// many consensus logs has it in its registry.
+pub fn is_unfinished(dest: &Path, component: Component) -> bool {
+    [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
+        let found = esker_log::component::identify(dir, ReadOptions::default());
+        found.is_ok_and(|found| found == Some(component))
+    })
 }
 
 /// Refuses a destination that is the directory to copy, or inside it, by whatever name.

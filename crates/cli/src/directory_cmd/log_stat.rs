@@ -8,8 +8,8 @@ use esker_log::{Corruption, Error, Metadata, ReadOnlyLog, Seq, SeqRange, Start, 
 use serde_json::json;
 
 use super::component::Component;
-use super::log_verify::{corruption_json, range_json};
-use crate::writer_process;
+use super::log_verify::{corruption_json, ranges_json};
+use super::shutdown::Shutdown;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
@@ -22,8 +22,8 @@ pub fn run(dir: &Path, as_json: bool) -> Outcome {
     let (oldest, unreadable) = oldest_time(&reader).map_err(log_failure)?;
     let corruption = reader.storage().corruption().or(unreadable);
     let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();
-    let writer = writer_process::find(dir).filter(|_| !reader.storage().is_closed_cleanly());
-    let summary = Summary { dir, reader: &reader, metadata, stored, oldest, newest, writer };
+    let shutdown = Shutdown::from_reader(dir, &reader);
+    let summary = Summary { dir, reader: &reader, metadata, stored, oldest, newest, shutdown };
     if as_json {
         summary.print_json(corruption.as_ref())?;
     } else {
@@ -43,15 +43,14 @@ struct Summary<'a> {
     stored: Stored,
     oldest: Option<SystemTime>,
     newest: Option<SystemTime>,
-    /// The process that has the log open for writing.
-    writer: Option<i32>,
+    shutdown: Shutdown,
 }
 
 impl Summary<'_> {
     fn print_json(&self, corruption: Option<&Corruption>) -> Outcome {
         let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = &self.stored;
         let (reader, metadata) = (self.reader, &self.metadata);
-        output::print_json(&json!({
+        let mut summary = json!({
             "component": Component::Log,
             "dir": self.dir.to_string_lossy(),
             "id": metadata.id.to_string(),
@@ -64,15 +63,14 @@ impl Summary<'_> {
             "payload_bytes": payload_bytes,
             "bytes": bytes,
             "gaps": quarantined.len(),
-            "quarantined": quarantined.iter().map(range_json).collect::<Vec<_>>(),
+            "quarantined": ranges_json(quarantined),
             "skipped": skipped,
-            "closed_cleanly": reader.storage().is_closed_cleanly(),
-            "unrecovered_bytes": reader.storage().unrecovered_bytes(),
             "oldest_time": self.oldest.map(output::time),
             "newest_time": self.newest.map(output::time),
-            "writer_pid": self.writer,
             "damage": corruption.map(corruption_json),
-        }))
+        });
+        self.shutdown.add_to(&mut summary);
+        output::print_json(&summary)
     }
 
     fn print_text(&self, is_corrupt: bool) -> Outcome {
@@ -113,26 +111,11 @@ impl Summary<'_> {
                 row(name, &format_args!("{}, {}", output::time(time), age(time)));
             }
         }
-        if let Some(pid) = self.writer {
+        if let Some(pid) = self.shutdown.writer {
             row("writer", &format_args!("process {pid}"));
         }
-        row("shutdown", &self.shutdown());
+        row("shutdown", &self.shutdown);
         output::print(&text)
-    }
-
-    fn shutdown(&self) -> String {
-        match (self.reader.storage().is_closed_cleanly(), self.reader.storage().unrecovered_bytes())
-        {
-            (true, _) => "closed cleanly".to_owned(),
-            (false, 0) if self.writer.is_some() => "open".to_owned(),
-            (false, more) if self.writer.is_some() => {
-                format!("open; {more} bytes after the durable watermark are being written")
-            }
-            (false, 0) => "not closed".to_owned(),
-            (false, more) => {
-                format!("not closed; {more} bytes after the durable watermark, not yet recovered")
-            }
-        }
     }
 }
 

@@ -88,9 +88,9 @@ pub fn corruption_json(corruption: &Corruption) -> Value {
     })
 }
 
-/// Converts a range of records to JSON.
-pub fn range_json(range: &SeqRange) -> Value {
-    json!({ "from": range.from.0, "to": range.to.0 })
+/// Converts ranges of records to JSON.
+pub fn ranges_json(ranges: &[SeqRange]) -> Vec<Value> {
+    ranges.iter().map(|range| json!({ "from": range.from.0, "to": range.to.0 })).collect()
 }
 
 /// Converts a report to JSON.
@@ -106,7 +106,7 @@ pub fn report_json(component: Component, report: &VerifyReport) -> Value {
         "last": report.last.0,
         "claimed": report.durable_bound.0,
         "damage": report.corruption.iter().map(corruption_json).collect::<Vec<_>>(),
-        "quarantined": report.quarantined.iter().map(range_json).collect::<Vec<_>>(),
+        "quarantined": ranges_json(&report.quarantined),
     })
 }
 

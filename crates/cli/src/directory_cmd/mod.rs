@@ -14,6 +14,7 @@ mod log_stat;
 mod log_verify;
 pub mod repair;
 pub mod restore;
+mod shutdown;
 pub mod stat;
 mod store_backup;
 mod store_stat;

@@ -1,11 +1,12 @@
 //! `esker repair`: quarantines corrupt units and keeps the rest.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_log::{
-    Corruption, Error, QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange,
+    Corruption, Error, QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Salvaged, Seq,
+    SeqRange,
 };
 use serde_json::{Value, json};
 
@@ -105,6 +106,17 @@ fn repaired_json(component: Component, repaired: &Repaired, left: &[Corruption])
     })
 }
 
+/// Whether a segment was quarantined that has no valid record under its number, as one that was
+/// exchanged with another.
+fn is_exchanged(QuarantinedRange { offset, kept_in, .. }: &QuarantinedRange) -> bool {
+    let is_record = |found| matches!(found, Ok(Salvaged::Record(_)));
+    let has_record = |file: &PathBuf| {
+        let salvage = esker_log::salvage(file, ReadOptions::default());
+        salvage.is_ok_and(|mut all| all.any(is_record))
+    };
+    *offset == 0 && kept_in.as_ref().is_some_and(|file| !has_record(file))
+}
+
 fn repaired_text(
     dir: &Path,
     repaired: &Repaired,
@@ -145,13 +157,19 @@ fn repaired_text(
             None if is_missing => write!(text, "{file} is missing or empty: "),
             None => write!(text, "nothing is left of {file} from byte {offset} on: "),
         };
-        let range = format_args!("the records above {from} up to {to}");
+        let records = format_args!("the records above {from} up to {to}");
         let _ = match kept_in.as_ref().map(|file| file.display()) {
-            None if from < to => write!(text, "{range} are lost"),
+            None if from < to => write!(text, "{records} are lost"),
             None => write!(text, "no record is known to be lost"),
+            Some(kept) if from < to && is_exchanged(range) => write!(
+                text,
+                "{records} are no longer in the log; kept in {kept}, which has no valid record of this segment: if \
+                 segments were exchanged, rename it to the number of its own, and `esker log salvage` prints its \
+                 records"
+            ),
             Some(kept) if from < to => write!(
                 text,
-                "{range} are no longer in the log; `esker log salvage {kept}` prints the valid ones"
+                "{records} are no longer in the log; `esker log salvage {kept}` prints the valid ones"
             ),
             Some(kept) => write!(text, "no record is known to be lost; kept in {kept}"),
         };

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
 use esker_kv::{BackupError, Store, StoreError, UNFINISHED_BACKUP, backup_log};
-use esker_log::ReadOnlyLog;
 use serde_json::json;
 
 use super::component::Component;
-use super::destination::CopyCommand;
+use super::destination::{CopyCommand, is_unfinished};
 use crate::kv_cmd::open;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
@@ -22,8 +21,7 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
     let interrupted = signals::close_at_signal({
         let log = log.clone();
         move || log.close()
-    })
-    .map_err(|error| Failure::from_io("catch signals", &error))?;
+    })?;
     let position = backup_log(&log, Store::builder(to)).map_err(|error| match error {
         BackupError::Store(StoreError::Closed) => {
             command.ended_by_signal(interrupted.load(SeqCst))
@@ -35,7 +33,7 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()
         )),
-        BackupError::NotEmpty { .. } if is_unfinished(to) => {
+        BackupError::NotEmpty { .. } if is_unfinished(to, UNFINISHED_BACKUP) => {
             command.unfinished(to, " of a key-value store")
         }
         BackupError::NotEmpty { .. } => Failure::failed(error.to_string()),
@@ -48,10 +46,4 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
         return output::print_json(&copied);
     }
     output::print(&format!("{} everything up to position {position}\n", command.done()))
-}
-
-/// Whether an earlier backup to this directory did not end.
-fn is_unfinished(dest: &Path) -> bool {
-    let component = ReadOnlyLog::open(dest).and_then(|log| log.component().id());
-    component.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
 }

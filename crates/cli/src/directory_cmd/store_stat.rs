@@ -6,8 +6,10 @@ use esker_kv::ReadOnlyStore;
 use serde_json::json;
 
 use super::component::Component;
+use super::log_verify::ranges_json;
+use super::shutdown::Shutdown;
 use crate::kv_cmd::open;
-use esker_command::exit::Outcome;
+use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
 /// Prints a summary.
@@ -15,7 +17,11 @@ pub fn run(dir: &Path, keyspace: Option<&str>, as_json: bool) -> Outcome {
     let store = open::read_only(dir)?;
     output::print(&match keyspace {
         Some(name) => keyspace_summary(dir, &store, name, as_json)?,
-        None => summary(&store, as_json),
+        None => {
+            let shutdown = Shutdown::find(dir);
+            let shutdown = shutdown.map_err(|error| Failure::from_kv(error, dir))?;
+            summary(&store, shutdown, as_json)
+        }
     })
 }
 
@@ -29,21 +35,16 @@ fn keyspace_summary(
     let keyspace = store.find_keyspace(name).ok_or_else(|| open::not_found(dir, name))?;
     let (keys, durable) = (keyspace.len(), store.position());
     if as_json {
-        return Ok(format!(
-            "{}\n",
-            json!({
-                "component": Component::Kv,
-                "keyspace": name,
-                "keys": keys,
-                "durable": durable.0,
-            })
-        ));
+        let component = Component::Kv;
+        let object =
+            json!({ "component": component, "keyspace": name, "keys": keys, "durable": durable.0 });
+        return Ok(format!("{object}\n"));
     }
     let name = output::escaped(name);
     Ok(format!("keyspace     {name}\nkeys         {keys}\ndurable      {durable}\n"))
 }
 
-fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
+fn summary(store: &ReadOnlyStore, shutdown: Shutdown, as_json: bool) -> String {
     let stats = store.stats();
     let keyspaces: Vec<_> = store
         .keyspaces()
@@ -53,7 +54,7 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
     if as_json {
         let keyspaces: serde_json::Map<_, _> =
             keyspaces.into_iter().map(|(name, keys)| (name, keys.into())).collect();
-        let object = json!({
+        let mut object = json!({
             "component": Component::Kv,
             "keys": stats.keys,
             "keyspaces": keyspaces,
@@ -65,12 +66,9 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
             "oldest": store.oldest().0,
             "replayed": stats.replayed,
             "durable": store.position().0,
-            "quarantined": store
-                .quarantined()
-                .iter()
-                .map(|range| json!({ "from": range.from.0, "to": range.to.0 }))
-                .collect::<Vec<_>>(),
+            "quarantined": ranges_json(&store.quarantined()),
         });
+        shutdown.add_to(&mut object);
         return format!("{object}\n");
     }
     let checkpoint = match stats.checkpoint_bytes {
@@ -96,5 +94,5 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
     for range in store.quarantined() {
         text.push_str(&format!("quarantined  {range}\n"));
     }
-    text
+    text + &format!("shutdown     {shutdown}\n")
 }

@@ -9,15 +9,19 @@ use super::log_verify;
 use crate::kv_cmd::open;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
+use esker_command::progress;
 
 /// Checks every byte of the store's log, and every record.
 pub fn run(dir: &Path, as_json: bool) -> Outcome {
     let failure = |error: esker_log::Error| Failure::from_kv(error, dir);
-    let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
+    let bar = progress::bytes_bar(as_json);
+    let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
+        .map_err(failure)?;
     if report.corruption.is_empty() {
         let log = open::log(dir)?;
         esker_kv::check_records(&log).map_err(|error| Failure::from_kv(error, dir))?;
     }
+    bar.finish_and_clear();
     if as_json {
         output::print_json(&log_verify::report_json(Component::Kv, &report))?;
     } else {

@@ -70,6 +70,56 @@ fn each_component_is_recognised() {
     assert_eq!(esker(&["stat", "--json"], &[&raft]).ok().json()["component"], "node");
 }
 
+/// Only the summary of a plain log had it.
+#[test]
+fn stat_of_each_component_shows_how_its_log_was_closed() {
+    let (_guard, root) = workdir();
+    create_all(&root);
+    for name in COMPONENTS {
+        for line in json_lines(&esker(&["stat", "--json"], &[&root.join(name)]).ok()) {
+            assert_eq!(line["closed_cleanly"], true, "{name}: {line}");
+            assert_eq!(
+                (&line["unrecovered_bytes"], &line["writer_pid"]),
+                (&0.into(), &Value::Null)
+            );
+        }
+        let text = esker(&["stat"], &[&root.join(name)]).ok();
+        assert!(text.text().contains("shutdown     closed cleanly\n"), "{}", text.text());
+    }
+    let open = ConsensusLog::open(root.join("consensus")).unwrap();
+    let line = esker(&["stat", "--json"], &[&root.join("consensus")]).ok().json();
+    assert_eq!(line["closed_cleanly"], false, "{line}");
+    assert_eq!(line["writer_pid"], std::process::id(), "{line}");
+    drop(open);
+}
+
+/// Bug: it counted as a plain log, and its snapshots and records were not checked.
+#[test]
+fn consensus_log_without_its_app_metadata_is_known_by_its_records() {
+    let (_guard, root) = workdir();
+    create_all(&root);
+    let dir = root.join("consensus");
+    std::fs::remove_file(dir.join("note")).unwrap();
+    for verb in ["stat", "verify"] {
+        let said = esker(&[verb, "--json"], &[&dir]).ok();
+        assert_eq!(said.json()["component"], "consensus", "{verb}");
+        said.says(&["note: ", "app metadata", "missing"]);
+    }
+    let wrong = esker(&["stat", "--key", "a"], &[&dir]).exits(2);
+    assert!(wrong.err.contains("the directory of one consensus log"), "{}", wrong.err);
+    // The records of a plain log are of no component.
+    esker(&["stat"], &[&root.join("log")]).ok().says_nothing();
+}
+
+#[test]
+fn a_log_of_an_unknown_component_is_named_by_its_number() {
+    let (_guard, root) = workdir();
+    let other = esker_log::Component(*b"ANOTHER1");
+    esker_log::Log::builder(&root).component(other).open().unwrap().close().unwrap();
+    let is = format!("is a log of the component {other}");
+    esker(&["stat", "--key", "a"], &[&root]).exits(2).says(&[&is]);
+}
+
 #[test]
 fn flags_of_another_component_are_wrong_usage() {
     let (guard, root) = workdir();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use esker_consensus::{Ballot, ConsensusLog, Slot};
 
-use crate::esker::{CommandOutput, command, log, run, workdir};
+use crate::esker::{CommandOutput, command, kv, log, run, workdir};
 
 /// Runs a command with a terminal as its standard error. What it shows there is the output, and its
 /// own output goes to a file.
@@ -40,15 +40,19 @@ fn progress_is_shown_on_a_terminal_only() {
     let ballot = Ballot { number: 1, node: 1 };
     consensus.learn(Slot(0), ballot, b"value").unwrap().blocking_wait().unwrap();
     consensus.close().unwrap();
+    let store = guard.path().join("store");
+    kv(&store, &["put", "a", "1"], b"").ok();
     let (dir, node) = (dir.to_str().unwrap(), node.to_str().unwrap());
+    let store = store.to_str().unwrap();
     let out = guard.path().join("out");
     let (copy, restored) = (guard.path().join("copy"), guard.path().join("restored"));
     let (copy, restored) = (copy.to_str().unwrap(), restored.to_str().unwrap());
-    let commands: [(&[&str], &str, &str); 4] = [
+    let commands: [(&[&str], &str, &str); 5] = [
         (&["backup", dir, copy], "copying ", "backed up through record 2000"),
         (&["verify", dir], "checking ", "checked 2000 records"),
         (&["repair", dir], "checking ", "has no corruption"),
         (&["verify", node], "checking ", "sound: 1 slot"),
+        (&["verify", store], "checking ", "sound"),
     ];
     for (words, progress, result) in commands {
         let (shown, printed) = on_a_terminal(words, &out);

@@ -113,6 +113,35 @@ fn repair_of_a_missing_first_file_reports_one_loss() {
     assert_eq!(log("repair", &dir, &[], b"").ok().text().lines().count(), 1);
 }
 
+/// Bug: `esker log salvage` was named for each file, and finds nothing in it under that name.
+#[test]
+fn repair_of_exchanged_segments_names_the_renaming() {
+    let (_guard, dir) = workdir();
+    let records: String = (0..2000).map(|n| format!("{n:0100}\n")).collect();
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    let [first, second, ..] = &segments(&dir)[..] else { panic!("{dir:?} has one segment") };
+    let aside = dir.join("aside");
+    for (from, to) in [(first, &aside), (second, first), (&aside, second)] {
+        std::fs::rename(from, to).unwrap();
+    }
+    let repaired = log("repair", &dir, &[], b"").ok();
+    let advice = "if segments were exchanged, rename it to the number of its own";
+    assert_eq!(repaired.text().matches(advice).count(), 2, "{}", repaired.text());
+    let kept = |number| dir.join(format!("quarantine/{number:020}-0.bytes"));
+    let salvage = |number| {
+        let mut salvage = esker::command(&["log", "salvage"]);
+        salvage.arg(kept(number));
+        esker::run(salvage, b"")
+    };
+    salvage(1).exits(1).says(&["has no valid record"]);
+    std::fs::rename(kept(1), &aside).unwrap();
+    std::fs::rename(kept(2), kept(1)).unwrap();
+    std::fs::rename(&aside, kept(2)).unwrap();
+    for number in [1, 2] {
+        assert!(salvage(number).ok().text().lines().count() > 100);
+    }
+}
+
 #[test]
 fn repair_of_a_valid_log_changes_nothing() {
     let (_guard, dir) = workdir();
