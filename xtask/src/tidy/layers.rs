@@ -8,7 +8,7 @@ const RULE: &str = "layers";
 /// The packages of each layer, from the lowest. `esker`, the facade, shows log, consensus and kv to
 /// its users.
 const LAYERS: [&[&str]; 10] = [
-    &["esker-disk"],
+    &["esker-disk", "unplug"],
     &["esker-testkit"],
     &["esker-log", "esker-loom"],
     &["esker-consensus", "esker-kv"],

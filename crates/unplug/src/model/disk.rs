@@ -1,0 +1,129 @@
+//! The disk under the recorded directory: what is durable after some events, and what is undecided.
+//!
+//! The model is that of POSIX, no file system's. fsync and fdatasync of a file make its data and
+//! size durable, fsync of a directory the names in it; a sync that has not returned makes nothing
+//! durable, and that of a file does not make its name durable.
+
+use std::collections::BTreeMap;
+
+use super::names::NameVersions;
+use super::sector::{Cause, FileVersions};
+use crate::record::operation::{Ino, Operation, Request, RequestNumber, SyncCall};
+use crate::record::recording::Event;
+
+#[derive(Clone, Debug, Default)]
+pub struct Disk {
+    pub files: BTreeMap<Ino, FileVersions>,
+    pub names: NameVersions,
+    /// The bytes that the program wrote to its standard output.
+    pub output: Vec<u8>,
+}
+
+/// The parts of a request that may survive apart from one another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndecidedRequest {
+    pub request: RequestNumber,
+    /// The file with the data or size; for a change of names the inodes that it names.
+    pub inodes: Vec<Ino>,
+    /// The sectors that it wrote and no sync made durable, in order.
+    pub sectors: Vec<u64>,
+    pub size: bool,
+    pub names: bool,
+}
+
+impl Disk {
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::SetupEnd => {
+                self.files.values_mut().for_each(FileVersions::make_durable);
+                self.names.make_all_durable();
+            }
+            Event::Request(request) => self.apply_request(request),
+            Event::Output(bytes) => self.output.extend_from_slice(bytes),
+            Event::Success => {}
+        }
+    }
+
+    /// The requests of which something is undecided, in order.
+    pub fn undecided(&self) -> Vec<UndecidedRequest> {
+        let mut requests = Requests::default();
+        for (ino, file) in &self.files {
+            for (number, versions) in &file.undecided {
+                for version in versions {
+                    let request = requests.get(version.request);
+                    request.add_inode(*ino);
+                    match version.cause {
+                        Cause::Data => request.sectors.push(*number),
+                        Cause::Size => request.size = true,
+                    }
+                }
+            }
+            for size in &file.undecided_sizes {
+                let request = requests.get(size.request);
+                request.add_inode(*ino);
+                request.size = true;
+            }
+        }
+        for pending in self.names.pending() {
+            let request = requests.get(pending.request);
+            request.names = true;
+            for change in &pending.changes {
+                change.before.iter().chain(&change.after).for_each(|ino| request.add_inode(*ino));
+            }
+        }
+        requests.0.into_values().collect()
+    }
+
+    fn apply_request(&mut self, request: &Request) {
+        let number = request.number;
+        match &request.operation {
+            Operation::Write { file, offset, data, durable } => {
+                let file = self.files.entry(*file).or_default();
+                file.write(number, *offset, data);
+                if *durable {
+                    file.make_range_durable(*offset, *offset + data.len() as u64);
+                }
+            }
+            Operation::Zero { file, offset, bytes } => {
+                let file = self.files.entry(*file).or_default();
+                file.zero(number, *offset, *offset + *bytes, Cause::Data);
+            }
+            Operation::Resize { file, size } => {
+                self.files.entry(*file).or_default().resize(number, *size);
+            }
+            Operation::Rename { changes, .. } => self.names.rename(number, changes.clone()),
+            Operation::Sync { inode, call: SyncCall::FsyncDir } => self.names.sync(*inode),
+            Operation::Sync { inode, .. } => {
+                if let Some(file) = self.files.get_mut(inode) {
+                    file.make_durable();
+                }
+            }
+        }
+    }
+}
+
+/// The requests that were found so far.
+#[derive(Default)]
+struct Requests(BTreeMap<RequestNumber, UndecidedRequest>);
+
+impl Requests {
+    fn get(&mut self, number: RequestNumber) -> &mut UndecidedRequest {
+        self.0.entry(number).or_insert_with(|| UndecidedRequest::new(number))
+    }
+}
+
+impl UndecidedRequest {
+    fn new(request: RequestNumber) -> Self {
+        Self { request, inodes: Vec::new(), sectors: Vec::new(), size: false, names: false }
+    }
+
+    fn add_inode(&mut self, ino: Ino) {
+        if !self.inodes.contains(&ino) {
+            self.inodes.push(ino);
+        }
+    }
+
+    pub fn has_data(&self) -> bool {
+        !self.sectors.is_empty()
+    }
+}

@@ -1,0 +1,138 @@
+//! The versions of a file's sectors: the durable one, and those that a power cut may leave instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::record::operation::RequestNumber;
+
+/// The unit that a disk writes whole, or as the bytes up to a position.
+pub const SECTOR_BYTES: u64 = 512;
+
+pub type SectorContent = Arc<[u8; SECTOR_BYTES as usize]>;
+
+/// The part of a request that wrote a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The request wrote these bytes.
+    Data,
+    /// The request shortened the file: the bytes past the new size are gone with the old size.
+    Size,
+}
+
+/// A content of a sector. `None` is all zeros.
+#[derive(Clone, Debug)]
+pub struct Version {
+    pub request: RequestNumber,
+    pub cause: Cause,
+    pub content: Option<SectorContent>,
+}
+
+/// A size of a file, set by a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSize {
+    pub request: RequestNumber,
+    pub bytes: u64,
+}
+
+/// The data and the sizes of a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileVersions {
+    /// The durable version of each sector that is not all zeros.
+    pub durable: BTreeMap<u64, Version>,
+    /// The later versions of sectors, in their order.
+    pub undecided: BTreeMap<u64, Vec<Version>>,
+    pub durable_size: u64,
+    pub undecided_sizes: Vec<FileSize>,
+}
+
+impl FileVersions {
+    /// The size that the program sees.
+    pub fn size(&self) -> u64 {
+        self.undecided_sizes.last().map_or(self.durable_size, |size| size.bytes)
+    }
+
+    pub fn write(&mut self, request: RequestNumber, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        for number in sectors_of(offset, end) {
+            let start = number * SECTOR_BYTES;
+            let (from, to) = (start.max(offset), (start + SECTOR_BYTES).min(end));
+            let mut content = self.content(number);
+            content[(from - start) as usize..(to - start) as usize]
+                .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+            self.add(number, request, Cause::Data, Some(Arc::new(content)));
+        }
+        if end > self.size() {
+            self.undecided_sizes.push(FileSize { request, bytes: end });
+        }
+    }
+
+    /// Writes zeros over the part of the range that has data.
+    pub fn zero(&mut self, request: RequestNumber, offset: u64, end: u64, cause: Cause) {
+        let range = sectors_of(offset, end);
+        let durable = self.durable.range(range.clone()).map(|(number, _)| *number);
+        let undecided = self.undecided.range(range).map(|(number, _)| *number);
+        let numbers: BTreeSet<u64> = durable.chain(undecided).collect();
+        for number in numbers {
+            let start = number * SECTOR_BYTES;
+            let (from, to) = (start.max(offset), (start + SECTOR_BYTES).min(end));
+            let mut content = self.content(number);
+            content[(from - start) as usize..(to - start) as usize].fill(0);
+            let is_zero = content.iter().all(|byte| *byte == 0);
+            self.add(number, request, cause, (!is_zero).then(|| Arc::new(content)));
+        }
+    }
+
+    pub fn resize(&mut self, request: RequestNumber, bytes: u64) {
+        if bytes < self.size() {
+            self.zero(request, bytes, u64::MAX, Cause::Size);
+        }
+        self.undecided_sizes.push(FileSize { request, bytes });
+    }
+
+    /// Makes everything durable.
+    pub fn make_durable(&mut self) {
+        self.make_range_durable(0, u64::MAX);
+    }
+
+    /// Makes the sectors of a range durable, and the size.
+    pub fn make_range_durable(&mut self, offset: u64, end: u64) {
+        let range = sectors_of(offset, end);
+        let numbers: Vec<u64> = self.undecided.range(range).map(|(number, _)| *number).collect();
+        for number in numbers {
+            let last = self.undecided.remove(&number).and_then(|mut versions| versions.pop());
+            match last {
+                Some(version) if version.content.is_some() => self.durable.insert(number, version),
+                _ => self.durable.remove(&number),
+            };
+        }
+        if let Some(last) = self.undecided_sizes.pop() {
+            self.undecided_sizes.clear();
+            self.durable_size = last.bytes;
+        }
+    }
+
+    fn content(&self, number: u64) -> [u8; SECTOR_BYTES as usize] {
+        let undecided = self.undecided.get(&number).and_then(|versions| versions.last());
+        let last = undecided.or_else(|| self.durable.get(&number));
+        match last.and_then(|version| version.content.as_ref()) {
+            Some(content) => **content,
+            None => [0; SECTOR_BYTES as usize],
+        }
+    }
+
+    fn add(
+        &mut self,
+        number: u64,
+        request: RequestNumber,
+        cause: Cause,
+        content: Option<SectorContent>,
+    ) {
+        let versions = self.undecided.entry(number).or_default();
+        versions.push(Version { request, cause, content });
+    }
+}
+
+/// The numbers of the sectors that hold bytes from `offset` to `end`.
+fn sectors_of(offset: u64, end: u64) -> std::ops::Range<u64> {
+    offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES).max(offset / SECTOR_BYTES)
+}

@@ -1,0 +1,205 @@
+//! Applies each request to the tree and records it, after the output that the program wrote before.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use super::tree::{Access, Inode, Object, OnExisting, Tree};
+use crate::record::operation::{Ino, NameCall, NameChange, Operation, SyncCall};
+use crate::record::recording::{Event, Node, NodeType, Recording};
+
+type Result<T> = std::result::Result<T, Errno>;
+
+/// The most that one read takes from the program's output.
+const OUTPUT_READ_BYTES: usize = 64 * 1024;
+
+#[derive(Debug)]
+pub struct Recorder {
+    tree: Tree,
+    recording: Recording,
+    /// The reading end of the program's standard output; does not block.
+    output: Option<OwnedFd>,
+    /// The last name that each inode was given, for messages.
+    names: HashMap<Ino, (Ino, OsString)>,
+}
+
+impl Recorder {
+    pub fn new(access: Access) -> Self {
+        let recording = Recording::default();
+        Self { tree: Tree::new(access), recording, output: None, names: HashMap::new() }
+    }
+
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub fn tree_mut(&mut self) -> &mut Tree {
+        &mut self.tree
+    }
+
+    pub fn end_setup(&mut self) {
+        self.recording.events.push(Event::SetupEnd);
+    }
+
+    pub fn attach_output(&mut self, output: OwnedFd) {
+        self.output = Some(output);
+    }
+
+    /// Ends the recording; `success` is whether the program said that all is well.
+    pub fn finish(&mut self, success: bool) -> Recording {
+        self.drain_output();
+        if success {
+            self.recording.events.push(Event::Success);
+        }
+        let nodes = self.tree.inodes().map(|(ino, inode)| (ino, node(inode)));
+        self.recording.nodes.extend(nodes);
+        std::mem::take(&mut self.recording)
+    }
+
+    /// Records what the program wrote so far. Returns `false` at the end of its output.
+    pub fn drain_output(&mut self) -> bool {
+        let Some(output) = &self.output else { return false };
+        let mut bytes = Vec::new();
+        let mut chunk = vec![0; OUTPUT_READ_BYTES];
+        let open = loop {
+            match rustix::io::read(output, &mut chunk[..]) {
+                Ok(0) => break false,
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break true,
+                Err(_) => break false,
+            }
+        };
+        if !bytes.is_empty() {
+            self.recording.events.push(Event::Output(bytes));
+        }
+        if !open {
+            self.output = None;
+        }
+        open
+    }
+
+    pub fn create(&mut self, at: (Ino, &OsStr), object: Object, access: Access) -> Result<Ino> {
+        let call = match object {
+            Object::File(_) => NameCall::Create,
+            Object::Directory { .. } => NameCall::Mkdir,
+            Object::Symlink(_) => NameCall::Symlink,
+        };
+        let ino = self.tree.create(at.0, at.1, object, access)?;
+        self.recording.nodes.insert(ino, node(self.tree.inode(ino)?));
+        self.named(ino, at);
+        self.record_names(ino, call, vec![change(at, None, Some(ino))]);
+        Ok(ino)
+    }
+
+    pub fn link(&mut self, ino: Ino, at: (Ino, &OsStr)) -> Result<()> {
+        self.tree.link(ino, at.0, at.1)?;
+        self.named(ino, at);
+        self.record_names(ino, NameCall::Link, vec![change(at, None, Some(ino))]);
+        Ok(())
+    }
+
+    pub fn unlink(&mut self, at: (Ino, &OsStr)) -> Result<()> {
+        let ino = self.tree.unlink(at.0, at.1)?;
+        self.record_names(ino, NameCall::Unlink, vec![change(at, Some(ino), None)]);
+        Ok(())
+    }
+
+    pub fn rmdir(&mut self, at: (Ino, &OsStr)) -> Result<()> {
+        let ino = self.tree.rmdir(at.0, at.1)?;
+        self.record_names(ino, NameCall::Rmdir, vec![change(at, Some(ino), None)]);
+        Ok(())
+    }
+
+    pub fn rename(
+        &mut self,
+        from: (Ino, &OsStr),
+        to: (Ino, &OsStr),
+        on_existing: OnExisting,
+    ) -> Result<()> {
+        let (ino, existing) = self.tree.rename(from, to, on_existing)?;
+        if existing == Some(ino) {
+            return Ok(());
+        }
+        let exchanges = on_existing == OnExisting::Exchange;
+        let call = if exchanges { NameCall::Exchange } else { NameCall::Rename };
+        let left = if exchanges { existing } else { None };
+        let changes = vec![change(from, Some(ino), left), change(to, existing, Some(ino))];
+        self.named(ino, to);
+        if let Some(left) = left {
+            self.named(left, from);
+        }
+        self.record_names(ino, call, changes);
+        Ok(())
+    }
+
+    pub fn write(&mut self, file: Ino, offset: u64, data: &[u8], durable: bool) -> Result<()> {
+        self.tree.content_mut(file)?.write(offset, data);
+        let operation = Operation::Write { file, offset, data: data.into(), durable };
+        self.record(file, operation);
+        Ok(())
+    }
+
+    pub fn resize(&mut self, file: Ino, size: u64) -> Result<()> {
+        let content = self.tree.content_mut(file)?;
+        if content.size() != size {
+            content.resize(size);
+            self.record(file, Operation::Resize { file, size });
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over the part of the range that is in the file.
+    pub fn zero(&mut self, file: Ino, offset: u64, bytes: u64) -> Result<()> {
+        let content = self.tree.content_mut(file)?;
+        let end = offset.saturating_add(bytes).min(content.size());
+        if offset < end {
+            content.zero(offset, end - offset);
+            self.record(file, Operation::Zero { file, offset, bytes: end - offset });
+        }
+        Ok(())
+    }
+
+    pub fn sync(&mut self, inode: Ino, call: SyncCall) {
+        self.record(inode, Operation::Sync { inode, call });
+    }
+
+    fn named(&mut self, ino: Ino, (dir, name): (Ino, &OsStr)) {
+        self.names.insert(ino, (dir, name.to_owned()));
+    }
+
+    fn record_names(&mut self, ino: Ino, call: NameCall, changes: Vec<NameChange>) {
+        self.record(ino, Operation::Rename { call, changes });
+    }
+
+    fn record(&mut self, ino: Ino, operation: Operation) {
+        self.drain_output();
+        let path = self.path(ino);
+        self.recording.add(path, operation);
+    }
+
+    fn path(&self, mut ino: Ino) -> PathBuf {
+        let mut names = Vec::new();
+        while let Some((dir, name)) = self.names.get(&ino) {
+            names.push(name);
+            ino = *dir;
+        }
+        if names.is_empty() { PathBuf::from(".") } else { names.into_iter().rev().collect() }
+    }
+}
+
+fn change((dir, name): (Ino, &OsStr), before: Option<Ino>, after: Option<Ino>) -> NameChange {
+    NameChange { dir, name: name.to_owned(), before, after }
+}
+
+fn node(inode: &Inode) -> Node {
+    let node_type = match &inode.object {
+        Object::File(_) => NodeType::File,
+        Object::Directory { .. } => NodeType::Directory,
+        Object::Symlink(target) => NodeType::Symlink(target.clone()),
+    };
+    Node { node_type, mode: inode.mode }
+}

@@ -1,0 +1,136 @@
+//! Runs the program on the recording mount.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{getegid, geteuid};
+
+use crate::mount::filesystem::RecordedFs;
+use crate::mount::namespace::end_with_this_thread;
+use crate::mount::recorder::Recorder;
+use crate::mount::tree::Access;
+use crate::record::recording::Recording;
+
+/// A program to record, and the setup that runs before it.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// A shell command whose effects count as durable.
+    pub setup: Option<String>,
+    pub arguments: Vec<OsString>,
+}
+
+/// A recording, and how the program ended.
+#[derive(Debug)]
+pub struct RecordedRun {
+    pub recording: Recording,
+    pub status: ExitStatus,
+}
+
+/// A directory that records what is done to it.
+struct RecordingMount {
+    recorder: Arc<Mutex<Recorder>>,
+    session: BackgroundSession,
+    dir: PathBuf,
+}
+
+impl Program {
+    /// Runs the setup and the program in a recorded directory, mounted on the empty `dir`.
+    pub fn run(&self, dir: &Path) -> Result<RecordedRun> {
+        let mount = RecordingMount::new(dir)?;
+        if let Some(setup) = &self.setup {
+            let status = mount.command("sh".as_ref()).args(["-c", setup]).status();
+            let status = status.context("failed to start sh for the setup")?;
+            if !status.success() {
+                bail!("the setup failed: {status}");
+            }
+        }
+        mount.recorder().end_setup();
+        let status = mount.run(&self.arguments)?;
+        let recording = mount.recorder().finish(status.success());
+        mount.session.umount_and_join().context("failed to unmount the recorded directory")?;
+        Ok(RecordedRun { recording, status })
+    }
+}
+
+impl RecordingMount {
+    fn new(dir: &Path) -> Result<Self> {
+        let access = Access { mode: 0o755, uid: geteuid().as_raw(), gid: getegid().as_raw() };
+        let recorder = Arc::new(Mutex::new(Recorder::new(access)));
+        let mut config = Config::default();
+        config.acl = SessionACL::All;
+        config.mount_options = vec![
+            MountOption::FSName("unplug".to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoAtime,
+        ];
+        let file_system = RecordedFs::new(Arc::clone(&recorder));
+        let session = Session::new(file_system, dir, &config).and_then(Session::spawn);
+        let session = session.context(
+            "failed to mount through /dev/fuse. The module fuse must be loaded and /dev/fuse must \
+             be there and open to this user; a container needs --device /dev/fuse --cap-add \
+             SYS_ADMIN",
+        )?;
+        Ok(Self { recorder, session, dir: dir.to_owned() })
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command that starts in the recorded directory.
+    fn command(&self, program: &std::ffi::OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.dir).env("UNPLUG_DIR", &self.dir).stdin(Stdio::null());
+        end_with_this_thread(&mut command);
+        command
+    }
+
+    fn run(&self, arguments: &[OsString]) -> Result<ExitStatus> {
+        let (program, arguments) = arguments.split_first().context("there is no program")?;
+        let program = absolute(program)?;
+        let (output, writer) = pipe_with(PipeFlags::CLOEXEC).context("failed to make a pipe")?;
+        rustix::io::ioctl_fionbio(&output, true).context("failed to set up a pipe")?;
+        let watched = output.try_clone().context("failed to set up a pipe")?;
+        self.recorder().attach_output(output);
+        let mut command = self.command(&program);
+        command.args(arguments).stdout(writer);
+        let mut child = command.spawn().with_context(|| format!("failed to start {program:?}"))?;
+        // The writing end must be the program's alone, or its end is never seen.
+        drop(command);
+        std::thread::scope(|scope| {
+            let drained = scope.spawn(|| self.drain(&watched));
+            let status = child.wait().context("failed to wait for the program");
+            drained.join().map_err(|_| anyhow::anyhow!("the reader of the output panicked"))??;
+            status
+        })
+    }
+
+    /// Records output as it comes, so that a program that prints much and changes nothing does not
+    /// wait for ever.
+    fn drain(&self, output: &OwnedFd) -> Result<()> {
+        loop {
+            let mut readable = [PollFd::new(output, PollFlags::IN)];
+            poll(&mut readable, None).context("failed to wait for output")?;
+            if !self.recorder().drain_output() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The program's path, which a change of the directory must not change.
+fn absolute(program: &OsString) -> Result<OsString> {
+    if !program.as_encoded_bytes().contains(&b'/') {
+        return Ok(program.clone());
+    }
+    let path = fs::canonicalize(program).with_context(|| format!("{program:?}"))?;
+    Ok(path.into_os_string())
+}

@@ -1,0 +1,4 @@
+//! Recordings: the operations of a program, its output, and where it said what.
+
+pub mod operation;
+pub mod recording;

@@ -1,0 +1,135 @@
+//! An operation of the recorded program, as the mount received it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The number of a file, directory or link. Never used twice in a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// The directory that is recorded.
+    pub const ROOT: Self = Self(1);
+}
+
+/// The number of a request: from 1, in the order of arrival.
+pub type RequestNumber = u64;
+
+/// A request that changes something or makes it durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub number: RequestNumber,
+    /// The path when the request arrived, relative to the recorded directory.
+    pub path: Arc<PathBuf>,
+    pub operation: Operation,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Write {
+        file: Ino,
+        offset: u64,
+        data: Arc<[u8]>,
+        /// Whether the file was open with O_DSYNC or O_SYNC: durable when the call returned.
+        durable: bool,
+    },
+    /// A hole, or a range of zeros: nothing grows.
+    Zero {
+        file: Ino,
+        offset: u64,
+        bytes: u64,
+    },
+    Resize {
+        file: Ino,
+        size: u64,
+    },
+    /// A change of names: it survives as a whole or not at all.
+    Rename {
+        call: NameCall,
+        changes: Vec<NameChange>,
+    },
+    /// fsync or fdatasync of a file, or fsync of a directory.
+    Sync {
+        inode: Ino,
+        call: SyncCall,
+    },
+}
+
+/// The system call that changed names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameCall {
+    Create,
+    Mkdir,
+    Symlink,
+    Link,
+    Unlink,
+    Rmdir,
+    Rename,
+    Exchange,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncCall {
+    Fsync,
+    Fdatasync,
+    FsyncDir,
+}
+
+/// A name in a directory before and after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameChange {
+    pub dir: Ino,
+    pub name: OsString,
+    pub before: Option<Ino>,
+    pub after: Option<Ino>,
+}
+
+/// Displays as the call with its path: `rename(db.tmp, db)`, `write(log, 4096 bytes at 0)`.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.operation {
+            Operation::Write { offset, data, .. } => {
+                write!(f, "write({path}, {} bytes at {offset})", data.len())
+            }
+            Operation::Zero { offset, bytes, .. } => {
+                write!(f, "fallocate({path}, {bytes} zero bytes at {offset})")
+            }
+            Operation::Resize { size, .. } => write!(f, "truncate({path}, {size})"),
+            Operation::Rename { call, changes } => match (call, changes.first()) {
+                (NameCall::Rename | NameCall::Exchange, Some(old)) => {
+                    write!(f, "{}({}, {path})", call.name(), old.name.display())
+                }
+                _ => write!(f, "{}({path})", call.name()),
+            },
+            Operation::Sync { call, .. } => write!(f, "{}({path})", call.name()),
+        }
+    }
+}
+
+impl NameCall {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Mkdir => "mkdir",
+            Self::Symlink => "symlink",
+            Self::Link => "link",
+            Self::Unlink => "unlink",
+            Self::Rmdir => "rmdir",
+            Self::Rename => "rename",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
+impl SyncCall {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fsync => "fsync",
+            Self::Fdatasync => "fdatasync",
+            Self::FsyncDir => "fsync",
+        }
+    }
+}

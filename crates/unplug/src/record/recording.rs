@@ -1,0 +1,53 @@
+//! The requests of a program to its directory, and its output, in one order.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::operation::{Ino, Operation, Request, RequestNumber};
+
+/// One event of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Everything before this is durable: the end of the setup.
+    SetupEnd,
+    Request(Request),
+    /// Bytes of the program's standard output. Every later cut has them.
+    Output(Vec<u8>),
+    /// The program ended with success.
+    Success,
+}
+
+/// The type of an inode, which never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeType {
+    File,
+    Directory,
+    Symlink(PathBuf),
+}
+
+/// An inode as the recording knows it: its type, and its permissions at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub node_type: NodeType,
+    pub mode: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Recording {
+    pub events: Vec<Event>,
+    pub nodes: BTreeMap<Ino, Node>,
+    requests: RequestNumber,
+}
+
+impl Recording {
+    pub fn add(&mut self, path: PathBuf, operation: Operation) {
+        self.requests += 1;
+        let request = Request { number: self.requests, path: Arc::new(path), operation };
+        self.events.push(Event::Request(request));
+    }
+
+    pub fn requests(&self) -> RequestNumber {
+        self.requests
+    }
+}

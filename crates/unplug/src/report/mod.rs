@@ -1,0 +1,6 @@
+//! The answer: what could be lost, a failing state in words, and the verdict.
+
+pub mod answer;
+pub mod losable;
+pub mod sentence;
+pub mod verdict;

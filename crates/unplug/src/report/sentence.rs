@@ -1,0 +1,97 @@
+//! A failing state in words: what survives, and what does not.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::model::disk::{Disk, UndecidedRequest};
+use crate::model::loss::{Loss, LostParts, LostSectors};
+use crate::record::operation::{Request, RequestNumber};
+use crate::record::recording::{Event, Recording};
+
+/// Describes the loss in one sentence, and the requests that survive it in a second.
+pub fn sentence(recording: &Recording, disk: &Disk, cut: usize, loss: &Loss) -> String {
+    let requests = requests(recording, cut);
+    let undecided = disk.undecided();
+    let surviving = disk.names.surviving(&|request| loss.loses_names(request));
+    let mut lost = Vec::new();
+    let mut kept = Vec::new();
+    for part in &undecided {
+        let Some(request) = requests.get(&part.request) else { continue };
+        let names_lost = part.names && !surviving.contains(&part.request);
+        let words = lost_words(part, loss.lost_parts(part.request), names_lost);
+        match words {
+            Some(words) => lost.push(format!("{}{words}", numbered(request))),
+            None => kept.push(numbered(request)),
+        }
+    }
+    let last = requests.keys().last().copied().unwrap_or(0);
+    let mut text = format!("power cut after operation {last}: ");
+    match lost.is_empty() {
+        true => text.push_str("nothing is lost"),
+        false => {
+            let _ = write!(text, "lost {}", listed(&lost));
+        }
+    }
+    if !kept.is_empty() {
+        let _ = write!(text, "; survived, though not durable, {}", listed(&kept));
+    }
+    text
+}
+
+fn requests(recording: &Recording, cut: usize) -> BTreeMap<RequestNumber, &Request> {
+    let mut requests = BTreeMap::new();
+    for event in &recording.events[..cut] {
+        if let Event::Request(request) = event {
+            requests.insert(request.number, request);
+        }
+    }
+    requests
+}
+
+fn numbered(request: &Request) -> String {
+    format!("{} {request}", request.number)
+}
+
+/// The words for the lost parts of a request; `None` when it survives whole.
+fn lost_words(
+    part: &UndecidedRequest,
+    lost: Option<&LostParts>,
+    names_lost: bool,
+) -> Option<String> {
+    if part.names {
+        return names_lost.then(String::new);
+    }
+    let lost = lost?;
+    let number = part.sectors.iter().filter(|sector| lost.sectors.contains(**sector)).count();
+    let all = part.sectors.len();
+    let size = part.size && lost.size;
+    let data = match (&lost.sectors, number) {
+        (_, 0) => String::new(),
+        (_, number) if number == all => "its data".to_owned(),
+        (LostSectors::From(first), _) => format!("its sectors from {first} on"),
+        _ => format!("{number} of its {all} sectors"),
+    };
+    let torn = lost.torn.map(|torn| format!("sector {} torn at {}", torn.sector, torn.position));
+    let mut words: Vec<String> = Vec::new();
+    words.extend((!data.is_empty()).then_some(data));
+    words.extend(size.then(|| "its size".to_owned()));
+    words.extend(torn);
+    let whole = number == all && (size || !part.size) && lost.torn.is_none();
+    match words.is_empty() {
+        true => None,
+        false if whole => Some(String::new()),
+        false => Some(format!(" ({})", words.join(", "))),
+    }
+}
+
+/// At most this many requests are named; the others are counted.
+const NAMED_MAX: usize = 6;
+
+fn listed(items: &[String]) -> String {
+    let named = items.iter().take(NAMED_MAX).map(|item| format!("`{item}`"));
+    let mut text = named.collect::<Vec<_>>().join(", ");
+    if items.len() > NAMED_MAX {
+        let _ = write!(text, " and {} more", items.len() - NAMED_MAX);
+    }
+    text
+}

@@ -1,0 +1,6 @@
+//! The search for a state that the check refuses, and the smallest loss that shows it.
+
+pub mod candidates;
+pub mod classes;
+pub mod random;
+pub mod shrink;

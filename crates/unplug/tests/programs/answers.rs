@@ -1,0 +1,126 @@
+//! The verdict, the sentence and the exit status.
+
+use crate::support::{answer, unplug};
+
+/// Replaces the file `db` twice, with the syncs that the placeholders stand for.
+fn save(file_sync: &str, directory_sync: &str) -> String {
+    format!(
+        "for text in AAAA BBBB; do
+             printf $text > db.tmp; {file_sync}
+             mv db.tmp db; {directory_sync}
+             echo $text
+         done"
+    )
+}
+
+/// Accepts the last text that was printed, or the next one.
+const CHECK: &str = r#"
+    found=$(cat db 2> /dev/null)
+    case "$(tail -n 1 "$UNPLUG_OUTPUT")" in
+        "") [ -z "$found" ] || [ "$found" = AAAA ] ;;
+        AAAA) [ "$found" = AAAA ] || [ "$found" = BBBB ] ;;
+        BBBB) [ "$found" = BBBB ] ;;
+    esac"#;
+
+fn check(program: &str) -> Option<(i32, String)> {
+    answer(&["--states", "200", "--check", CHECK, "--", "sh", "-c", program])
+}
+
+#[test]
+fn file_that_is_synced_and_named_durably_is_kept() {
+    let program = save("sync db.tmp", "sync .");
+    let Some((code, answer)) = check(&program) else { return };
+    assert_eq!(code, 0, "{answer}");
+    assert!(answer.starts_with("kept: "), "{answer}");
+    let (code, answer) = self::answer(&["--", "sh", "-c", &program]).expect("ran just now");
+    assert_eq!(code, 0, "{answer}");
+}
+
+#[test]
+fn missing_sync_of_the_file_is_found() {
+    let program = save(":", "sync .");
+    let Some((code, answer)) = check(&program) else { return };
+    assert_eq!(code, 1, "{answer}");
+    assert!(answer.contains("lost `2 write(db.tmp, 4 bytes at 0)"), "{answer}");
+    let (code, answer) = self::answer(&["--", "sh", "-c", &program]).expect("ran just now");
+    assert_eq!(code, 1, "{answer}");
+    let line =
+        "write(db.tmp, 4 bytes at 0): no fsync of the file follows before line 1 of the output";
+    assert!(answer.contains(line), "{answer}");
+}
+
+#[test]
+fn missing_sync_of_the_directory_is_found() {
+    let program = save("sync db.tmp", ":");
+    let Some((code, answer)) = check(&program) else { return };
+    assert_eq!(code, 1, "{answer}");
+    assert!(answer.contains("rename(db.tmp, db)"), "{answer}");
+    let (_, answer) = self::answer(&["--", "sh", "-c", &program]).expect("ran just now");
+    let line = "rename(db.tmp, db): no fsync of the directory follows before line 1 of the output";
+    assert!(answer.contains(line), "{answer}");
+}
+
+#[test]
+fn setup_counts_as_durable() {
+    let setup = "printf AAAA > db";
+    let Some((code, answer)) =
+        answer(&["--setup", setup, "--check", "[ \"$(cat db)\" = AAAA ]", "--", "true"])
+    else {
+        return;
+    };
+    assert_eq!(code, 0, "{answer}");
+}
+
+#[test]
+fn check_that_fails_where_nothing_is_lost_is_broken() {
+    let Some((code, answer)) = answer(&["--check", "false", "--", "sh", "-c", "echo a > b"]) else {
+        return;
+    };
+    assert_eq!(code, 3, "{answer}");
+    assert!(answer.starts_with("check broken: "), "{answer}");
+}
+
+#[test]
+fn check_that_does_not_end_is_ended() {
+    // It ends where nothing is lost.
+    let check = "[ -e b ] || sleep 600";
+    let program = "echo a > a; sync a .; echo b > b; sync b .";
+    let Some((code, answer)) =
+        answer(&["--check-timeout", "2", "--check", check, "--", "sh", "-c", program])
+    else {
+        return;
+    };
+    assert_eq!(code, 1, "{answer}");
+    assert!(answer.contains("the check did not end in time"), "{answer}");
+}
+
+#[test]
+fn program_that_changes_nothing_is_not_measured() {
+    let Some((code, answer)) = answer(&["--", "true"]) else { return };
+    assert_eq!(code, 3, "{answer}");
+}
+
+#[test]
+fn answer_is_one_json_object() {
+    let Some((code, answer)) = answer(&["--json", "--", "sh", "-c", "echo a > b"]) else { return };
+    assert_eq!(code, 1, "{answer}");
+    let json: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    assert_eq!(json["verdict"], "lost");
+    assert_eq!(json["losable"].as_array().map(Vec::len), Some(2), "{answer}");
+}
+
+#[test]
+fn usage_is_refused_with_2() {
+    let status = unplug(&[]).output().expect("unplug starts").status;
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn mount_ends_with_a_killed_tool() {
+    let mut child = unplug(&["--", "sleep", "600"]).spawn().expect("unplug starts");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    child.kill().expect("is killed");
+    child.wait().expect("ends");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is read");
+    assert!(!mounts.contains("unplug"), "{mounts}");
+}

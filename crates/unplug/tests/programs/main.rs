@@ -1,0 +1,6 @@
+//! The command on small programs whose faults are known. Where the system refuses a mount, each
+//! test says SKIPPED.
+
+mod answers;
+mod file_operations;
+mod support;
