@@ -6,6 +6,7 @@
 //!
 //! [`Snapshots::install`]: crate::Snapshots::install
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -184,8 +185,11 @@ impl Inner {
         }
         let (dropped, unread) = self.index.drop_below(first, guard);
         gone += dropped.iter().map(|page| page.committed()).sum::<u64>() + unread;
-        let lowest = self.first_committed(start, guard);
-        self.frontier.lock().forget_below(start, gone, lowest);
+        let mut tracker = self.frontier.lock();
+        let pending = tracker.pending_slots();
+        let lowest = self.first_counted(start, &pending, guard);
+        tracker.forget_below(start, gone, lowest);
+        drop(tracker);
         dropped
     }
 
@@ -227,16 +231,22 @@ impl Inner {
         }
     }
 
-    /// The first committed slot at or above `from`; a lower bound if its page cannot be read.
-    fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Option<u64> {
+    /// The first committed slot at or above `from` that is not among those whose commits are
+    /// pending; a lower bound if its page cannot be read.
+    fn first_counted(
+        &self,
+        from: u64,
+        pending: &BTreeSet<u64>,
+        guard: &crossbeam_epoch::Guard,
+    ) -> Option<u64> {
         let mut number = self.index.next_page(page_of(from), guard);
         while let Some(current) = number {
             let from = from.max(first_slot_of(current));
             match self.page(from, guard) {
                 Ok(Some(page)) if page.committed() > 0 => {
-                    let mut slots = page.used_from(from);
-                    let first =
-                        slots.find(|(_, indexed)| indexed.word().state() == State::Committed);
+                    let first = page.used_from(from).find(|(slot, indexed)| {
+                        indexed.word().state() == State::Committed && !pending.contains(slot)
+                    });
                     if let Some((slot, _)) = first {
                         return Some(slot);
                     }

@@ -3,7 +3,7 @@
 //! An operation registers each commit with its marker, and the commit counts once the marker is
 //! durable. There is no thread for this: queries and commits count those that have become durable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::base::slot::Slot;
@@ -210,6 +210,11 @@ impl CommitTracker {
 
     pub(crate) fn cached(&self) -> u64 {
         self.cached
+    }
+
+    /// The slots whose commits are not durable yet.
+    pub(crate) fn pending_slots(&self) -> BTreeSet<u64> {
+        self.pending.iter().map(|commit| commit.slot).collect()
     }
 
     pub(crate) fn pending(&self) -> usize {
