@@ -68,6 +68,10 @@ bugs! {
     AnswerSkipsTruncatedSlots = "promise_answer_skips_truncated_slots",
     /// A value is accepted under a lower ballot than the promised one.
     LowerBallotAccepted = "lower_ballot_accepted",
+    /// A raised floor is shown before its record is durable.
+    FloorShownBeforeSync = "floor_shown_before_sync",
+    /// A truncation that finds its floor raised does not wait for the record that raised it.
+    RepeatedRaiseNotAwaited = "repeated_raise_not_awaited",
     /// A copy of an accepted value replaces one that was accepted meanwhile.
     AcceptCopiedOverNewer = "accept_copied_over_newer",
     /// Cleaning appends a value again, although a newer one was put meanwhile.

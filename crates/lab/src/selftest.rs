@@ -25,7 +25,7 @@ pub enum Scope {
 }
 
 /// The setting that is known to catch each bug: instrument, component and policy.
-const KNOWN: [(Bug, [&str; 3]); 37] = [
+const KNOWN: [(Bug, [&str; 3]); 39] = [
     (Bug::DurableBeforeSync, ["power", "log", "always"]),
     (Bug::SyncSkippedOnRotation, ["power", "log", "os"]),
     (Bug::DirectoryNotSynced, ["power", "log", "always"]),
@@ -47,6 +47,8 @@ const KNOWN: [(Bug, [&str; 3]); 37] = [
     (Bug::PromiseLostOnTruncation, ["power", "consensus", "durable"]),
     (Bug::AnswerSkipsTruncatedSlots, ["power", "consensus", "durable"]),
     (Bug::LowerBallotAccepted, ["power", "consensus", "durable"]),
+    (Bug::FloorShownBeforeSync, ["power", "consensus", "durable"]),
+    (Bug::RepeatedRaiseNotAwaited, ["power", "consensus", "durable"]),
     (Bug::AcceptCopiedOverNewer, ["power", "consensus", "durable"]),
     (Bug::CleaningOverNewerValue, ["power", "kv", "batch_5"]),
     (Bug::TombstoneDroppedTooEarly, ["power", "kv", "always"]),

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use esker_disk::planted::{Bug, is_planted};
+
 use crate::base::slot::{SLOTS_PER_PAGE, Slot, SnapshotBounds, first_slot_of, page_of};
 use crate::index::page::{Page, State};
 use crate::index::page_table::PageLookup;
@@ -140,7 +142,11 @@ impl Inner {
             // The caller that raised it may still be waiting. Commits that are not synced count as
             // decided, and may be any that were accepted since.
             let synced = self.options.sync_on_commit;
-            let record = if synced { self.records.newest_raise() } else { self.log.accepted().0 };
+            let record = match synced {
+                _ if is_planted(Bug::RepeatedRaiseNotAwaited) => 0,
+                true => self.records.newest_raise(),
+                false => self.log.accepted().0,
+            };
             drop(locks);
             return self.ticket_of(record);
         }

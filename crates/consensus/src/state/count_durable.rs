@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
+use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::slot::page_of;
 use crate::index::page::State;
@@ -38,7 +39,8 @@ impl Inner {
         let visible = if self.options.sync_on_commit { durable } else { u64::MAX };
         let mut tracker = self.frontier.lock();
         let before = tracker.next;
-        if tracker.apply_raises(durable) {
+        let shown = if is_planted(Bug::FloorShownBeforeSync) { u64::MAX } else { durable };
+        if tracker.apply_raises(shown) {
             self.advance(&mut tracker, visible, guard);
         }
         while let Some(CachedValue { slot, marker, bytes }) = tracker.pending.front().copied() {

@@ -2,5 +2,6 @@
 
 mod every_boundary;
 mod interleavings;
+mod pending_raise;
 mod random_programs;
 mod strategy;

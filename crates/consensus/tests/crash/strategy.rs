@@ -79,9 +79,9 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..12u64, wait()).prop_map(|(slot, wait)| Step::CommitThrough { slot, wait }),
         3 => (slot(), bid(), wait()).prop_map(|(slot, bid, wait)| Step::Learn { slot, bid, wait }),
         1 => (slot(), bid()).prop_map(|(slot, bid)| Step::LearnAgain { slot, bid }),
-        3 => (0..4u64).prop_map(|back| Step::TruncateBefore { back }),
-        1 => slot().prop_map(|slot| Step::TruncateFrom { slot }),
-        1 => (0..5u64).prop_map(|ahead| Step::Install { ahead }),
+        3 => (0..4u64, wait()).prop_map(|(back, wait)| Step::TruncateBefore { back, wait }),
+        1 => (slot(), wait()).prop_map(|(slot, wait)| Step::TruncateFrom { slot, wait }),
+        1 => (0..5u64, wait()).prop_map(|(ahead, wait)| Step::Install { ahead, wait }),
         2 => Just(Step::Checkpoint),
         1 => Just(Step::Reopen),
     ]

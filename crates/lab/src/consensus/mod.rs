@@ -5,7 +5,8 @@
 //! was acknowledged is there, and so is an accept or a higher one of the same slot; a commit that
 //! was acknowledged is there with its value; nothing is there that was never tried; and a slot that
 //! was ever seen committed never changes. What was waited for makes everything before it durable,
-//! tickets that were dropped among it.
+//! tickets that were dropped among it. The floor and cuts of the suffix are among that: see
+//! `floor_model`.
 //!
 //! Everything runs on the test's thread with a manual engine: a case is fixed by its seed and the
 //! place where power fails.
@@ -13,6 +14,8 @@
 
 mod checks;
 mod consensus_subject;
+mod floor_model;
+mod recovery_checks;
 mod setup;
 pub(crate) mod slot_model;
 mod slot_program;

@@ -6,18 +6,61 @@ use esker_consensus::{Ballot, Mode};
 
 use super::setup::Setup;
 
+/// A value that was tried in a slot: accepted or learned.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    pub ballot: Ballot,
+    pub value: Vec<u8>,
+    /// The number of cuts before it.
+    pub cuts: u64,
+}
+
 /// The knowledge about a slot.
 #[derive(Debug, Clone, Default)]
 pub struct SlotModel {
-    /// The values ever tried under a ballot, with learned ones.
-    pub attempted: Vec<(Ballot, Vec<u8>)>,
+    /// The values that a crash may find.
+    pub attempted: Vec<Attempt>,
     /// The value that the log says is accepted now.
     pub accepted: Option<(Ballot, Vec<u8>)>,
     /// The highest accept that was acknowledged in a mode that means it.
     pub acknowledged: Option<Ballot>,
+    /// The same before cuts that are pending.
+    pub acknowledged_before_cut: Option<Ballot>,
     /// Committed, as far as the log knows; durable if acknowledged or found after a crash.
     pub committed: Option<Vec<u8>>,
     pub commit_acknowledged: bool,
+}
+
+impl SlotModel {
+    /// The last attempt with this ballot and value.
+    pub fn attempt_of(&self, ballot: Ballot, value: &[u8]) -> Option<&Attempt> {
+        let mut attempts = self.attempted.iter().rev();
+        attempts.find(|attempt| attempt.ballot == ballot && attempt.value == value)
+    }
+}
+
+/// The values in the record of a raise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Raise {
+    /// The first slot kept.
+    pub start: u64,
+    /// Slots below are decided. Later ones may be, too.
+    pub next: u64,
+    /// The application's state.
+    pub app_state: u64,
+    /// The promise.
+    pub promise: Ballot,
+}
+
+/// A cut whose record is pending.
+#[derive(Debug, Clone, Copy)]
+pub struct Cut {
+    /// The place among all cuts, from 1 on.
+    pub number: u64,
+    /// The first slot dropped.
+    pub from: u64,
+    /// The index of the last raise before it.
+    pub raise: usize,
 }
 
 /// The contents that must be there.
@@ -28,18 +71,15 @@ pub struct Model {
     /// The highest promise that a record contains: in volatile mode an accept raises one in memory.
     pub promise_recorded: Ballot,
     pub promise_acknowledged: Ballot,
-    /// The first slot kept: acknowledged, and perhaps.
-    pub start: u64,
-    pub starting: u64,
-    /// The first slot kept and the state of the application, after each record that sets them. One
-    /// from `raised` on is recovered.
-    pub raises: Vec<(u64, u64)>,
+    /// The raises of the floor, in their order; one at least. A crash finds that at `raised` or a
+    /// later one.
+    pub raises: Vec<Raise>,
     pub raised: usize,
-    /// Slots below are decided: acknowledged, and perhaps.
+    /// Slots below are decided, durably.
     pub decided: u64,
-    pub deciding: u64,
-    /// Accepts from this slot on may be dropped.
-    pub cutting: Option<u64>,
+    /// The cuts that are pending, in their order.
+    pub cuts: Vec<Cut>,
+    pub cuts_made: u64,
 }
 
 /// The outcome that an accept has to have.
@@ -63,7 +103,7 @@ fn charge(value: &[u8]) -> u64 {
 impl Model {
     /// The contents of a new log.
     pub fn new() -> Self {
-        Self { raises: vec![(0, 0)], ..Self::default() }
+        Self { raises: vec![Raise::default()], ..Self::default() }
     }
 
     /// The first slot from this one on that is not committed.
@@ -71,15 +111,9 @@ impl Model {
         (from..).find(|n| self.slots.get(n).is_none_or(|slot| slot.committed.is_none())).unwrap()
     }
 
-    /// As far as slots may be decided, were this one, too.
-    pub fn run_with(&self, n: u64) -> u64 {
-        let from = self.run_from(self.deciding);
-        if n == from { self.run_from(n + 1) } else { from }
-    }
-
     /// The values that are accepted and not committed.
     pub fn open(&self) -> Vec<(u64, Ballot, Vec<u8>)> {
-        let open = self.slots.iter().filter(|(_, slot)| slot.committed.is_none());
+        let open = self.kept().filter(|(_, slot)| slot.committed.is_none());
         open.filter_map(|(n, slot)| {
             slot.accepted.clone().map(|(ballot, value)| (*n, ballot, value))
         })
@@ -112,10 +146,16 @@ impl Model {
         if more > 0 && self.used() + more > room { Verdict::Full } else { Verdict::Stored }
     }
 
+    /// A crash may find this value in a slot.
+    pub fn attempt(&mut self, n: u64, ballot: Ballot, value: Vec<u8>) -> &mut SlotModel {
+        let slot = self.slots.entry(n).or_default();
+        slot.attempted.push(Attempt { ballot, value, cuts: self.cuts_made });
+        slot
+    }
+
     /// A value has its place in the order.
     pub fn accepted(&mut self, n: u64, ballot: Ballot, value: Vec<u8>, mode: Mode) {
-        let slot = self.slots.entry(n).or_default();
-        slot.attempted.push((ballot, value.clone()));
+        let slot = self.attempt(n, ballot, value.clone());
         slot.accepted = Some((ballot, value));
         self.promise = self.promise.max(ballot);
         if mode == Mode::Durable {
@@ -129,45 +169,21 @@ impl Model {
         if slot.committed.is_none() {
             slot.committed = slot.accepted.as_ref().map(|(_, value)| value.clone());
         }
-        self.deciding = self.run_from(self.deciding);
     }
 
     /// Marks everything that has its place in the order as durable.
     pub fn durable(&mut self, setup: &Setup) {
+        self.raise_durable(self.raises.len() - 1);
+        self.cuts_durable(|_| true);
         for slot in self.slots.values_mut() {
             let accepted = slot.accepted.as_ref().filter(|_| setup.mode == Mode::Durable);
             slot.acknowledged = slot.acknowledged.max(accepted.map(|(ballot, _)| *ballot));
             slot.commit_acknowledged |= slot.committed.is_some();
         }
         self.promise_acknowledged = self.promise_acknowledged.max(self.promise_recorded);
-        self.raised = self.raises.len() - 1;
         self.decided = self.run_from(self.decided);
-        self.deciding = self.deciding.max(self.decided);
     }
 
-    /// The floor is about to be raised, and the application's state replaced if that is wanted: by
-    /// the number returned.
-    pub fn raising(&mut self, to: u64, with_app_state: bool) -> Option<u64> {
-        let (start, stored) = self.raises.last().copied().unwrap_or_default();
-        let app_state = stored + u64::from(with_app_state);
-        self.starting = self.starting.max(to);
-        if (self.starting, app_state) != (start, stored) {
-            self.raises.push((self.starting, app_state));
-        }
-        with_app_state.then_some(app_state)
-    }
-
-    /// The first slot kept is this one, or a later one.
-    pub fn started(&mut self, to: u64) {
-        self.start = self.start.max(to);
-        self.raised = self.raises.len() - 1;
-        self.decided = self.decided.max(self.start);
-        self.deciding = self.run_from(self.deciding.max(self.decided));
-        self.slots = self.slots.split_off(&self.start);
-    }
-}
-
-impl Model {
     /// An orderly end forgets nothing, in any mode.
     pub fn closed(&mut self, setup: &Setup) {
         self.promise_recorded = self.promise;

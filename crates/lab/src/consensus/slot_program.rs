@@ -68,12 +68,15 @@ pub enum Step {
     },
     TruncateBefore {
         back: u64,
+        wait: bool,
     },
     TruncateFrom {
         slot: u64,
+        wait: bool,
     },
     Install {
         ahead: u64,
+        wait: bool,
     },
     Checkpoint,
     /// Reclaims space, with accepts meanwhile.
@@ -112,9 +115,9 @@ fn step(rng: &mut SplitMix64) -> Step {
         24..26 => Step::CommitBatch { slot, count: 1 + rng.below(6), wait },
         26..28 => Step::CommitThrough { slot, wait },
         28..30 => Step::Learn { slot, bid, wait },
-        30..33 => Step::TruncateBefore { back: rng.below(4) },
-        33 => Step::TruncateFrom { slot },
-        34 => Step::Install { ahead: rng.below(5) },
+        30..33 => Step::TruncateBefore { back: rng.below(4), wait },
+        33 => Step::TruncateFrom { slot, wait },
+        34 => Step::Install { ahead: rng.below(5), wait },
         35..37 => Step::Checkpoint,
         37 => Step::Reopen,
         38 => Step::AcceptAgain { slot, bid },

@@ -79,7 +79,7 @@ impl SimEnv {
             for number in numbers {
                 let log = &mut self.known(number).log;
                 let ballot = log.ballot(Bid { rise: pair, node: 1 });
-                let (slot, value) = (log.model.start + rng.below(SLOT_COUNT), log.value(30));
+                let (slot, value) = (log.model.start() + rng.below(SLOT_COUNT), log.value(30));
                 calls.push(Accept { key: key(number), slot, ballot, value });
             }
         }

@@ -89,7 +89,7 @@ impl SimEnv {
     /// A whole snapshot covers what was truncated.
     pub(super) fn covered(&self, guard: &LogGuard) -> LifeResult {
         let Some(known) = self.keys.get(guard.key()) else { return Ok(()) };
-        let start = known.log.model.start;
+        let start = known.log.model.start();
         let covering = known.snapshots.newest(|at| at + 1 >= start);
         ensure!(
             start == 0 || covering.is_some(),

@@ -28,7 +28,7 @@ impl SimEnv {
         let model = &known.log.model;
         let Some(last) = model.decided.checked_sub(1) else { return Ok(()) };
         let at = last.saturating_sub(back);
-        if at + 1 < model.start {
+        if at + 1 < model.start() {
             return Ok(());
         }
         known.snapshots.publishing(at, content);
@@ -66,13 +66,12 @@ impl SimEnv {
         let Some(last) = known.log.model.decided.checked_sub(1) else { return Ok(()) };
         let through = last.saturating_sub(back);
         let covering = known.snapshots.newest(|at| at >= through);
-        if covering.is_some() {
-            known.log.model.raising(through + 1, false);
-        }
+        let next = through + 1;
+        let moves = covering.is_some() && known.log.model.raising(next, next, None);
         match (guard.snapshots().truncate_through(Slot(through)), covering) {
             (Ok(by), Some((at, _))) => {
                 ensure!(by.0 == at, "slots through {through} are covered by {at}, not {by}");
-                known.log.raised(through + 1, false);
+                known.log.raised(moves);
                 self.covered(&guard)
             }
             (Ok(by), None) => {
@@ -90,10 +89,7 @@ impl SimEnv {
         let newest = known.snapshots.newest(|_| true);
         let next = guard.frontier().map_or(0, |frontier| frontier.0 + 1);
         let reaches = newest.map(|(at, _)| at + 1).filter(|reaches| *reaches > next);
-        if let Some(reaches) = reaches {
-            known.log.model.raising(reaches, false);
-            known.log.model.deciding = known.log.model.deciding.max(reaches);
-        }
+        let moves = reaches.map(|reaches| known.log.model.raising(reaches, reaches, None));
         let (mut state, mut entries, mut failed) = (Vec::new(), Vec::new(), None);
         let restored = guard.snapshots().restore::<Error>(
             |snapshot| {
@@ -113,9 +109,8 @@ impl SimEnv {
             ensure!(!self.disk.is_on(), "a snapshot that was whole cannot be read: {failed}");
             return Err(crate::plan::Stop::Ended);
         }
-        if let Some(reaches) = reaches {
-            known.log.model.decided = known.log.model.decided.max(reaches);
-            known.log.raised(reaches, false);
+        if let Some(moves) = moves {
+            known.log.raised(moves);
             known.log.look(&of_log(&guard))?;
         }
         let at = restored.snapshot.map(|slot| slot.0);
@@ -183,7 +178,7 @@ impl SimEnv {
     pub(super) fn corrupt(&mut self, life: &Life, number: u64, bit: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         let known = self.known(number);
-        let start = known.log.model.start;
+        let start = known.log.model.start();
         let Some((at, content)) = known.snapshots.newest(|_| true) else { return Ok(()) };
         let older = known.snapshots.newest(|older| older < at && older + 1 >= start);
         if older.is_none() || content.len == 0 {

@@ -65,7 +65,7 @@ impl SimEnv {
     }
 
     pub(super) fn commit_through(&mut self, life: &Life, last: u64, wait: bool) -> LifeResult {
-        let from = self.model.decided;
+        let from = self.model.next();
         let there = |n: &u64| self.model.slots.get(n).is_some_and(|slot| slot.accepted.is_some());
         let whole = (from..=last).all(|n| there(&n));
         match life.log.commit_through(Slot(last)) {
@@ -93,18 +93,14 @@ impl SimEnv {
         value: Vec<u8>,
         wait: bool,
     ) -> LifeResult {
-        let slot = self.model.slots.entry(n).or_default();
-        slot.attempted.push((ballot, value.clone()));
+        let slot = self.model.attempt(n, ballot, value.clone());
         match life.log.learn(Slot(n), ballot, &value) {
             Err(Error::AlreadyCommitted { entry }) => {
                 let known = slot.committed.as_deref() == Some(entry.value());
                 ensure!(known, "{entry:?} is said to be committed");
                 Ok(())
             }
-            Err(error) => {
-                self.model.deciding = self.model.deciding.max(self.model.run_with(n));
-                self.stop(&error, "learn")
-            }
+            Err(error) => self.stop(&error, "learn"),
             Ok(ticket) => {
                 ensure!(
                     slot.committed.is_none(),

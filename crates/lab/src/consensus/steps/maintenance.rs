@@ -26,7 +26,7 @@ impl SimEnv {
         for n in 0..8 {
             let ballot = self.ballot(Bid { rise: 1, node: 0 });
             let value = self.value(11_000);
-            self.accept(life, self.model.start + n % 2, ballot, value, true)?;
+            self.accept(life, self.model.start() + n % 2, ballot, value, true)?;
         }
         Ok(())
     }
@@ -46,7 +46,7 @@ impl SimEnv {
         for rise in 1..2 + rng.below(5) as i64 {
             let value = self.value(rng.index(300));
             let ballot = self.ballot(Bid { rise, node: 0 });
-            calls.push((self.model.start + rng.below(SLOT_COUNT), ballot, value));
+            calls.push((self.model.start() + rng.below(SLOT_COUNT), ballot, value));
         }
         let done = Arc::new(Mutex::new(Vec::new()));
         let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));

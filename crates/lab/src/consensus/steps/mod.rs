@@ -13,7 +13,7 @@ use crate::consensus::{Bid, Life, LifeResult, SimEnv, Step, ensure};
 
 impl SimEnv {
     pub(crate) fn step(&mut self, life: &mut Life, step: &Step) -> LifeResult {
-        let start = self.model.start;
+        let start = self.model.start();
         match *step {
             Step::Promise { bid, wait } => self.promise(life, self.ballot(bid), wait),
             Step::Accept { slot, bid, len, wait } => {
@@ -34,9 +34,9 @@ impl SimEnv {
                 self.learn(life, start + slot, self.ballot(bid), value, wait)
             }
             Step::LearnAgain { slot, bid } => self.learn_again(life, start + slot, bid),
-            Step::TruncateBefore { back } => self.truncate_before(life, back),
-            Step::TruncateFrom { slot } => self.truncate_from(life, start + slot),
-            Step::Install { ahead } => self.install(life, ahead),
+            Step::TruncateBefore { back, wait } => self.truncate_before(life, back, wait),
+            Step::TruncateFrom { slot, wait } => self.truncate_from(life, start + slot, wait),
+            Step::Install { ahead, wait } => self.install(life, ahead, wait),
             Step::Checkpoint => self.checkpoint(life),
             Step::ReclaimInterleaved { seed } => {
                 self.reclaim_interleaved(life, &mut SplitMix64::new(seed))
@@ -93,8 +93,7 @@ impl SimEnv {
             Err(Error::BufferFull { .. }) => Verdict::Full,
             Err(error) => {
                 if verdict == Verdict::Stored {
-                    let slot = self.model.slots.entry(n).or_default();
-                    slot.attempted.push((ballot, value.to_vec()));
+                    self.model.attempt(n, ballot, value.to_vec());
                     self.model.promise = self.model.promise.max(ballot);
                 }
                 return self.stop(error, "accept");

@@ -11,7 +11,7 @@ use crate::consensus::{Bid, Life, LifeResult, SimEnv, broken, ensure};
 impl SimEnv {
     pub(super) fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> LifeResult {
         let stale = ballot < self.model.promise;
-        match life.log.promise(ballot, Slot(self.model.start)) {
+        match life.log.promise(ballot, Slot(self.model.start())) {
             Err(Error::StaleBallot { promised }) if stale => {
                 ensure!(promised == self.model.promise, "{promised} is said to be promised");
                 Ok(())
@@ -45,7 +45,7 @@ impl SimEnv {
                 if let Err(error) = visited {
                     return self.stop(&error, "a promise's answer");
                 }
-                for (n, slot) in &self.model.slots {
+                for (n, slot) in self.model.kept() {
                     let reported = reported.get(n);
                     let same = match (&slot.committed, &slot.accepted, reported) {
                         (Some(value), _, Some((_, reported, true))) => value == reported,
@@ -144,12 +144,13 @@ impl SimEnv {
             return Ok(());
         }
         // A few decided slots, so that there is something to truncate.
-        for n in self.model.start..self.model.start + 4 {
+        let start = self.model.start();
+        for n in start..start + 4 {
             let value = self.value(8);
             self.learn(life, n, ballot, value, true)?;
         }
         self.promise(life, ballot, true)?;
-        let promised = match life.log.promise(ballot, Slot(self.model.start)) {
+        let promised = match life.log.promise(ballot, Slot(self.model.start())) {
             Ok(ticket) => ticket.blocking_wait(),
             Err(error) => Err(error),
         };
@@ -158,14 +159,14 @@ impl SimEnv {
             Err(error) => return self.stop(&error, "a promise"),
         };
         let has_entry = |slot: &SlotModel| slot.accepted.is_some() || slot.committed.is_some();
-        let slots = self.model.slots.iter();
+        let slots = self.model.kept();
         let before: Vec<_> = slots.filter(|(_, slot)| has_entry(slot)).map(|(n, _)| *n).collect();
         let mut truncated = None;
         let mut seen = Vec::new();
         let visited = promised.for_each(|entry| {
             seen.push(entry.slot().0);
             if truncated.is_none() {
-                truncated = Some(self.truncate_before(life, back));
+                truncated = Some(self.truncate_before(life, back, true));
             }
             ControlFlow::Continue(())
         });
@@ -177,7 +178,7 @@ impl SimEnv {
             }
             Err(Error::Truncated { .. }) => {
                 let unseen = before.iter().find(|n| !seen.contains(n));
-                let start = self.model.start;
+                let start = self.model.start();
                 ensure!(
                     unseen.is_some_and(|n| *n < start),
                     "the answer was refused, and {unseen:?} is its first unseen slot, from {start} on"
