@@ -34,7 +34,7 @@ use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, BackupSummary, Extent, LogCopy};
 use crate::component::{COPY_COMPONENT, REGISTRY_COPY_COMPONENT};
-use crate::manager::directory_names::{self as names, REGISTRY_DIR};
+use crate::manager::directory_names::{REGISTRY_DIR, directory_of};
 use crate::manager::log_guard::LogGuard;
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::manager::registry;
@@ -110,7 +110,7 @@ impl LogManager {
             .and_then(|registry| inner.copy(&parts, &options, &registry));
         if copied.is_err() {
             for part in &parts {
-                discard(&names::directory_of(&part.key), COPY_COMPONENT, &disk);
+                discard(&directory_of(&part.key), COPY_COMPONENT, &disk);
             }
             discard(REGISTRY_DIR, REGISTRY_COPY_COMPONENT, &disk);
         }
@@ -133,7 +133,7 @@ impl ManagerInner {
         let proceed = || self.refuse_if_closed();
         for KeyedExtent { key, extent } in parts {
             proceed()?;
-            let log = backup::begin_log(names::directory_of(key).as_ref(), options)?;
+            let log = backup::begin_log(directory_of(key).as_ref(), options)?;
             if extent.is_empty() {
                 // Its own directory may not exist yet.
                 backup.logs += 1;
@@ -152,7 +152,7 @@ impl ManagerInner {
 
     fn reader(&self, key: &[u8]) -> Result<ReadOnlyLog> {
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
-        Ok(ReadOnlyLog::builder(names::directory_of(key)).options(options).open()?)
+        Ok(ReadOnlyLog::builder(directory_of(key)).options(options).open()?)
     }
 
     /// All logs as of one moment, with everything durable that was accepted before.
@@ -224,7 +224,7 @@ impl ManagerInner {
 
     /// The extent of a log that is not open; `None` if it was not closed cleanly.
     fn at_rest(&self, key: &[u8]) -> Result<Option<Extent>> {
-        let dir = self.disk.dir().open_dir(&names::directory_of(key));
+        let dir = self.disk.dir().open_dir(&directory_of(key));
         let files = match dir.and_then(|dir| dir.list()) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => 0,
             names => names.map_err(esker_log::Error::from)?.len(),

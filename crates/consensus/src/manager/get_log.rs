@@ -8,7 +8,7 @@ use esker_disk::planted::{Bug, is_planted};
 
 use esker_disk::process;
 
-use crate::manager::directory_names as names;
+use crate::manager::directory_names::directory_of;
 use crate::manager::log_guard::{LogGuard, OpenLog};
 use crate::manager::open_logs::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
@@ -247,14 +247,14 @@ impl ManagerInner {
     }
 
     pub(super) fn builder_of(&self, key: &[u8], options: &Options) -> ConsensusLogBuilder {
-        let mut builder = ConsensusLog::builder(names::directory_of(key)).options(options.clone());
+        let mut builder = ConsensusLog::builder(directory_of(key)).options(options.clone());
         builder.shared = self.shared.clone();
         builder
     }
 
     /// The error for the log of a key whose directory has none any more.
     pub(super) fn missing(&self, key: &[u8]) -> Error {
-        let dir = self.disk.dir().path_of(&names::directory_of(key));
+        let dir = self.disk.dir().path_of(&directory_of(key));
         Error::MissingLog { key: key.into(), dir }
     }
 

@@ -9,7 +9,7 @@ use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
 
 use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT};
-use crate::manager::directory_names::{self as names, REGISTRY_DIR};
+use crate::manager::directory_names::{REGISTRY_DIR, directory_of, is_log, label_of};
 use crate::manager::registry::unreadable;
 use crate::manager::registry_state::RegistryState;
 use crate::outcome::{Error, Result};
@@ -129,11 +129,11 @@ fn found(
 
 /// The log of a key in a directory with these names.
 fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> ManagedLog {
-    let name = names::directory_of(key);
+    let name = directory_of(key);
     let state = match names.contains(&name) {
         false => LogState::Missing,
         // Its own reader reports app metadata that cannot be read.
-        true => match names::label_of(&name, options) {
+        true => match label_of(&name, options) {
             Ok(Some(label)) if label != key => LogState::Another { label },
             _ => LogState::Present,
         },
@@ -160,8 +160,8 @@ fn labelled(
     options: &ReadOptions,
 ) -> Result<Option<Vec<ManagedLog>>> {
     let mut keys = BTreeSet::new();
-    for name in names.iter().filter(|name| names::is_log(name)) {
-        keys.extend(names::label_of(name, options)?);
+    for name in names.iter().filter(|name| is_log(name)) {
+        keys.extend(label_of(name, options)?);
     }
     let logs: Vec<_> = keys.iter().map(|key| managed(dir, key, names, options)).collect();
     Ok((!logs.is_empty()).then_some(logs))

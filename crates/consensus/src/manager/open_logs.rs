@@ -177,8 +177,8 @@ impl OpenLogs {
     pub(super) fn least_recently_used(&self) -> Option<Arc<[u8]>> {
         let mut oldest: Option<(u64, Arc<[u8]>)> = None;
         for shard in &self.shards {
-            for place in shard.0.lock().values() {
-                let ShardEntry::Open(open) = place else { continue };
+            for entry in shard.0.lock().values() {
+                let ShardEntry::Open(open) = entry else { continue };
                 let used = open.used.load(Relaxed);
                 // By key where two are as old: the same calls close the same logs in each run.
                 let older =
@@ -196,8 +196,8 @@ impl OpenLogs {
     pub(super) fn references(&self) -> Vec<(Arc<[u8]>, usize)> {
         let mut all = Vec::new();
         for shard in &self.shards {
-            all.extend(shard.0.lock().iter().map(|(key, place)| {
-                let references = match place {
+            all.extend(shard.0.lock().iter().map(|(key, entry)| {
+                let references = match entry {
                     ShardEntry::Open(open) => Arc::strong_count(open) - 1,
                     ShardEntry::Busy(_) => 1,
                 };
@@ -215,7 +215,7 @@ impl OpenLogs {
             {
                 let mut shard = shard.0.lock();
                 let before = shard.len();
-                shard.retain(|_, place| match place {
+                shard.retain(|_, entry| match entry {
                     ShardEntry::Open(_) => false,
                     ShardEntry::Busy(other) => {
                         busy.push(Arc::clone(other));
@@ -232,8 +232,8 @@ impl OpenLogs {
     pub(super) fn statistics(&self) -> (usize, usize) {
         let (mut open, mut references) = (0, 0);
         for shard in &self.shards {
-            for place in shard.0.lock().values() {
-                if let ShardEntry::Open(log) = place {
+            for entry in shard.0.lock().values() {
+                if let ShardEntry::Open(log) = entry {
                     open += 1;
                     references += Arc::strong_count(log) - 1;
                 }

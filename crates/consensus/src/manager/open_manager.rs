@@ -8,7 +8,7 @@ use esker_disk::{Dir, DirDisk, Disk};
 use esker_log::{Engine, ReadOptions};
 use parking_lot::RwLock;
 
-use crate::manager::directory_names as names;
+use crate::manager::directory_names::{REGISTRY_DIR, is_log, label_of};
 use crate::manager::open_logs::OpenLogs;
 use crate::manager::registry::Registry;
 use crate::options::{Mode, Options, SharedResources};
@@ -241,8 +241,8 @@ impl LogManagerBuilder {
 /// Refuses a directory that holds something else than a manager. Returns whether it has a registry.
 fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
     let names = dir.list().map_err(esker_log::Error::from)?;
-    let has_registry = names.iter().any(|name| name == names::REGISTRY_DIR);
-    let other = names.iter().find(|name| !names::is_log(name));
+    let has_registry = names.iter().any(|name| name == REGISTRY_DIR);
+    let other = names.iter().find(|name| !is_log(name));
     let found = match (has_registry, other) {
         (false, Some(other)) => format!("it holds something else: {other}"),
         (false, None) if must_exist && names.is_empty() => "it is empty".into(),
@@ -258,8 +258,8 @@ fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
     let names = disk.dir().list().map_err(esker_log::Error::from)?;
     let known = registry.directories();
     let options = ReadOptions::on(Arc::new(disk.clone()));
-    for name in names.iter().filter(|name| names::is_log(name) && !known.contains(*name)) {
-        let label = match names::label_of(name, &options) {
+    for name in names.iter().filter(|name| is_log(name) && !known.contains(*name)) {
+        let label = match label_of(name, &options) {
             Err(error @ Error::Log(esker_log::Error::Io(_))) => return Err(error),
             // Its next use registers it again.
             label => label.unwrap_or(None),

@@ -7,7 +7,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
 
 use crate::component::{COMPONENT, COPY_COMPONENT};
-use crate::manager::directory_names as names;
+use crate::manager::directory_names::{directory_of, label_of};
 use crate::manager::log_guard::OpenLog;
 use crate::manager::open_logs::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
@@ -85,7 +85,7 @@ impl ManagerInner {
     /// Refuses what the removal of files would refuse or leave, while nothing is announced: what
     /// `repair` quarantined, and a log whose app metadata do not say that it is one of this crate.
     fn refuse_unremovable(&self, key: &[u8]) -> Result<()> {
-        let name = names::directory_of(key);
+        let name = directory_of(key);
         let dir = match self.disk.dir().open_dir(&name) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
             dir => dir.map_err(esker_log::Error::from)?,
@@ -111,7 +111,7 @@ impl ManagerInner {
     /// Refuses a log that is still open, by a guard that outlived its manager or in another
     /// process, while nothing is announced: its accepts would be acknowledged, and then removed.
     fn refuse_in_use(&self, key: &[u8]) -> Result<()> {
-        let dir = match self.disk.dir().open_dir(&names::directory_of(key)) {
+        let dir = match self.disk.dir().open_dir(&directory_of(key)) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
             dir => dir.map_err(esker_log::Error::from)?,
         };
@@ -129,7 +129,7 @@ impl ManagerInner {
     /// takes the key at its next opening.
     pub(super) fn check_label(&self, key: &[u8]) -> Result<()> {
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
-        match names::label_of(&names::directory_of(key), &options)? {
+        match label_of(&directory_of(key), &options)? {
             Some(found) if *found != *key => Err(Error::WrongLabel { found, expected: key.into() }),
             _ => Ok(()),
         }
@@ -137,7 +137,7 @@ impl ManagerInner {
 
     /// Removes the files of a log whose removal was announced.
     pub(super) fn complete_removal(&self, key: &[u8]) -> Result<()> {
-        let name = names::directory_of(key);
+        let name = directory_of(key);
         let disk = Arc::new(self.disk.clone());
         // Its directory may have been replaced by that of another key. Without a label it is what a
         // removal left.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker_log::ReadOptions;
 
 use crate::component::COPY_COMPONENT;
-use crate::manager::directory_names as names;
+use crate::manager::directory_names::directory_of;
 use crate::manager::open_manager::ManagerInner;
 use crate::outcome::Result;
 
@@ -15,7 +15,7 @@ impl ManagerInner {
     pub(super) fn renumber(&self) -> Result<()> {
         let read = ReadOptions::on(Arc::new(self.disk.clone()));
         for key in self.registry.keys()? {
-            let name = names::directory_of(&key);
+            let name = directory_of(&key);
             // One that is missing, or has a corrupt file `note`, is an error at its next use.
             if !matches!(
                 esker_log::component::identify(&name, read.clone()),

@@ -44,7 +44,7 @@ impl Snapshots {
             self.log.truncate_before(slot.next())?.blocking_wait()?;
             return Ok(covering);
         }
-        let covering = self.files.newest(|at| at >= slot)?;
+        let covering = self.files().newest(|at| at >= slot)?;
         debug_assert!(covering.slot() >= slot, "the snapshot does not cover the slot");
         self.log.truncate_before(slot.next())?.blocking_wait()?;
         Ok(covering.slot())
@@ -66,10 +66,10 @@ impl Snapshots {
         let Some(_no_backup) = self.log.inner.reclaiming.try_removal() else {
             return Ok(Vec::new());
         };
-        let all = self.list()?;
+        let (all, files) = (self.list()?, self.files());
         let (mut whole, mut oldest_kept) = (0, None);
         for slot in all.iter().rev() {
-            match self.files.whole(*slot) {
+            match files.whole(*slot) {
                 Ok(Some(_)) => whole += 1,
                 Err(_) if is_planted(Bug::CorruptSnapshotCounts) => whole += 1,
                 Ok(None) | Err(Error::CorruptedSnapshot { .. }) => {}

@@ -96,7 +96,6 @@ impl io::Read for Snapshot {
 #[derive(Debug, Clone)]
 pub struct Snapshots {
     pub(super) log: ConsensusLog,
-    pub(super) files: SnapshotFiles,
 }
 
 /// The snapshots of a log in a directory, read without its lock and beside its writer.
@@ -132,18 +131,21 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn snapshots(&self) -> Snapshots {
-        let files = SnapshotFiles::Log(self.inner.log.clone());
-        Snapshots { log: self.clone(), files }
+        Snapshots { log: self.clone() }
     }
 }
 
 impl Snapshots {
+    pub(super) fn files(&self) -> SnapshotFiles {
+        SnapshotFiles::Log(self.log.inner.log.clone())
+    }
+
     /// Returns the slots of all snapshots, whole or not, in ascending order.
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Closed`].
     pub fn list(&self) -> Result<Vec<Slot>> {
-        self.files.list()
+        self.files().list()
     }
 
     /// Reads the header of the snapshot at this slot. Does not say whether the rest is whole.
@@ -151,7 +153,7 @@ impl Snapshots {
     /// # Errors
     /// [`Error::NoSnapshot`], [`Error::CorruptedSnapshot`], [`Error::Log`], [`Error::Closed`].
     pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
-        self.files.info(slot)
+        self.files().info(slot)
     }
 
     /// Reads the snapshot at this slot, and checks every byte of it.
@@ -159,7 +161,7 @@ impl Snapshots {
     /// # Errors
     /// As [`Snapshots::info`].
     pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
-        self.files.verify(slot)
+        self.files().verify(slot)
     }
 
     /// Returns the newest snapshot that is whole. Reads it to find out, and before it those that
@@ -169,7 +171,7 @@ impl Snapshots {
     /// [`Error::NoSnapshot`] if there is none; [`Error::CorruptedSnapshot`], of the newest, if none
     /// is whole; [`Error::Log`], [`Error::Closed`].
     pub fn latest(&self) -> Result<Snapshot> {
-        self.files.newest(|_| true)
+        self.files().newest(|_| true)
     }
 
     /// Returns the newest snapshot at or before this slot that is whole.
@@ -177,7 +179,7 @@ impl Snapshots {
     /// # Errors
     /// As [`Snapshots::latest`].
     pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
-        self.files.newest(|at| at <= slot)
+        self.files().newest(|at| at <= slot)
     }
 }
 

@@ -22,8 +22,8 @@ use crate::state::background::Background;
 use crate::state::checkpoint_schedule::CheckpointSchedule;
 use crate::state::frontier::Frontier;
 use crate::state::lost_records::LostRecords;
+use crate::state::newest_records::NewestRecords;
 use crate::state::reclaim_progress::ReclaimProgress;
-use crate::state::record_marks::RecordMarks;
 use crate::state::status::LogStatus;
 
 /// A handle to a consensus log in a directory. Cheap to clone: all clones are the same log, and
@@ -84,7 +84,7 @@ pub(crate) struct Inner {
     pub(crate) index: Index,
     pub(crate) budget: ValueBudget,
     pub(crate) frontier: Frontier,
-    pub(crate) records: RecordMarks,
+    pub(crate) records: NewestRecords,
     pub(crate) checkpoints: CheckpointSchedule,
     pub(crate) reclaiming: ReclaimProgress,
     pub(crate) lost: LostRecords,
@@ -140,7 +140,7 @@ impl Inner {
             index: Index::new(start),
             budget: ValueBudget::new(options.mutable_size),
             frontier: Frontier::new(start),
-            records: RecordMarks::default(),
+            records: NewestRecords::default(),
             checkpoints: CheckpointSchedule::new(options.records_per_checkpoint()),
             reclaiming: ReclaimProgress::new(removals),
             lost: LostRecords::default(),

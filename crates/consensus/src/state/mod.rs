@@ -2,7 +2,7 @@
 //!
 //! `inner` composes the rest: `status` says whether the log accepts operations; `frontier` tracks
 //! what is durably committed, in a `commit_tracker`, and `frontier_waiters` waits for it;
-//! `record_marks` has the newest records; `checkpoint_schedule` and `reclaim_progress` are what the
+//! `newest_records` has the newest records; `checkpoint_schedule` and `reclaim_progress` are what the
 //! jobs of `background` use; `lost_records` is for a repaired log. `count_durable` moves the
 //! frontier.
 
@@ -14,6 +14,6 @@ pub(crate) mod frontier;
 pub(crate) mod frontier_waiters;
 pub(crate) mod inner;
 pub(crate) mod lost_records;
+pub(crate) mod newest_records;
 pub(crate) mod reclaim_progress;
-pub(crate) mod record_marks;
 pub(crate) mod status;

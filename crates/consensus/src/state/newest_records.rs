@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// The newest record of each kind that an operation asks for. Threads may store out of order; every
 /// use tolerates a slightly earlier record.
 #[derive(Debug, Default)]
-pub(crate) struct RecordMarks {
+pub(crate) struct NewestRecords {
     newest: AtomicU64,
     /// The newest raise of the floor, durable or not; 0 before the first one.
     raise: AtomicU64,
@@ -13,7 +13,7 @@ pub(crate) struct RecordMarks {
     cut: AtomicU64,
 }
 
-impl RecordMarks {
+impl NewestRecords {
     #[inline]
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Relaxed)
