@@ -10,11 +10,7 @@
 //! It is published for `esker bench floor` and the command `esker-bench`. It is no API to build
 //! on: anything in it may change with each version.
 
-#![allow(
-    missing_docs,
-    clippy::new_without_default,
-    reason = "the library is for this project's commands"
-)]
+#![allow(missing_docs, clippy::new_without_default, reason = "only this project uses the library")]
 
 #[cfg(feature = "commands")]
 pub mod consensus;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_consensus::{
     COMPONENT, COPY_COMPONENT, Error, Inspection, LogState, ManagedLog, ReadOnlyReason,
-    inspect_with, logs_in,
+    StorageError, inspect_with, logs_in,
 };
 use esker_log::ReadOnlyLog;
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl Target {
     /// The failure to read a log whose directory is gone, or has that of another key.
     pub fn displaced(&self) -> Option<Failure> {
         let checked = self.managed.as_ref().map_or(Ok(()), ManagedLog::check);
-        checked.err().map(|error| Failure::from_consensus(&error, &self.dir))
+        checked.err().map(|error| Failure::from_consensus(error, &self.dir))
     }
 
     /// Whether its directory is gone.
@@ -54,17 +54,19 @@ impl Target {
     pub fn read(&self, progress: impl FnMut(u64)) -> Outcome<Inspection> {
         match self.displaced() {
             Some(failure) => Err(failure),
-            None => inspect_with(&self.dir, progress).map_err(|error| self.failure(&error)),
+            None => inspect_with(&self.dir, progress).map_err(|error| self.failure(error)),
         }
     }
 
     /// The failure to read its records.
-    pub fn failure(&self, error: &Error) -> Failure {
-        match error {
-            Error::Log(esker_log::Error::Trimmed(_)) => Failure::failed(format!(
-                "{}: another process dropped records before they were read; try again",
-                self.dir.display()
-            )),
+    pub fn failure(&self, error: impl Into<Error>) -> Failure {
+        match error.into() {
+            Error::Storage(StorageError::Log(esker_log::Error::Trimmed(_))) => {
+                Failure::failed(format!(
+                    "{}: another process dropped records before they were read; try again",
+                    self.dir.display()
+                ))
+            }
             error => Failure::from_consensus(error, &self.dir),
         }
     }
@@ -140,7 +142,7 @@ fn change_since(dir: &Path, target: &Target, version: Version) -> Change {
 
 /// The logs in a directory: the one log that it is, or those of a manager, or the one with a key.
 pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
-    let found = logs_in(dir).map_err(|error| Failure::from_consensus(&error, dir))?;
+    let found = logs_in(dir).map_err(|error| Failure::from_consensus(error, dir))?;
     match (found, key) {
         (None, None) => Ok(vec![Target { dir: dir.into(), managed: None }]),
         (None, Some(_)) => Err(without_keys(dir)),

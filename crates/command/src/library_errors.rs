@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use esker_consensus::StorageError;
 use esker_log::{Component, Error, InvalidOption, Trimmed};
 
 use crate::exit::{Failure, Status};
@@ -49,13 +50,15 @@ impl Failure {
     /// As [`Failure::from_consensus`], for the log of a node: repaired, it opens, and may lack
     /// votes that the node has given.
     pub fn from_node(error: &esker_consensus::Error, dir: &Path) -> Self {
-        let failure = Self::from_consensus(error, dir);
+        let failure = Self::from_consensus(error.clone(), dir);
         let advice = match error {
             _ if failure.status == Status::Corrupt => {
                 "do not repair the log of a node, which may lose its votes: remove the node from \
                  its cluster, and let one join under a new number"
             }
-            esker_consensus::Error::Log(Error::Io(cause)) if is_permission(cause) => {
+            esker_consensus::Error::Storage(StorageError::Log(Error::Io(cause)))
+                if is_permission(cause) =>
+            {
                 "a node needs a folder that this user may read and write: give another one with \
                  --data, or this one to this user"
             }
@@ -65,10 +68,11 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the consensus log in `dir`.
-    pub fn from_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
+    pub fn from_consensus(error: impl Into<esker_consensus::Error>, dir: &Path) -> Self {
         use esker_consensus::{Error, ReadOnlyReason};
+        let error = &error.into();
         match error {
-            Error::Log(esker_log::Error::Locked { pid, .. }) => Self {
+            Error::Storage(StorageError::Log(esker_log::Error::Locked { pid, .. })) => Self {
                 status: Status::Locked,
                 message: locked(
                     dir,
@@ -77,7 +81,7 @@ impl Failure {
                      `restore` and `verify` read it meanwhile",
                 ),
             },
-            Error::Log(cause) => Failure::from_component(cause, dir),
+            Error::Storage(StorageError::Log(cause)) => Failure::from_component(cause, dir),
             Error::MissingLog { .. } | Error::CorruptedRegistry { .. } => {
                 Self { status: Status::Corrupt, message: with_causes(error) }
             }
@@ -86,12 +90,14 @@ impl Failure {
                 message: format!("{}: {error}; put it back to its place", dir.display()),
             },
             Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
-            Error::ReadOnly { reason: ReadOnlyReason::Copied } => Failure::failed(format!(
-                "{}: {}, or run `esker consensus renumber`",
-                dir.display(),
-                with_causes(error)
-            )),
-            Error::CorruptedEntry { cause, .. } => {
+            Error::Storage(StorageError::ReadOnly { reason: ReadOnlyReason::Copied }) => {
+                Failure::failed(format!(
+                    "{}: {}, or run `esker consensus renumber`",
+                    dir.display(),
+                    with_causes(error)
+                ))
+            }
+            Error::Storage(StorageError::CorruptedEntry { cause, .. }) => {
                 let Self { status, message } = Failure::from_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
             }
@@ -100,11 +106,16 @@ impl Failure {
                 Self { status: Status::Corrupt, message }
             }
             // The checksums of the log layer are valid: the log belongs to another component.
-            Error::CorruptedRecord { .. } => {
+            Error::Storage(StorageError::CorruptedRecord { .. }) => {
                 Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
             }
             _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
         }
+    }
+
+    /// Returns a function that creates a failure from an error of the consensus log in `dir`.
+    pub fn in_consensus_log<E: Into<esker_consensus::Error>>(dir: &Path) -> impl Fn(E) -> Self {
+        move |error| Self::from_consensus(error, dir)
     }
 
     /// Creates a failure from an error of the store in `dir`.
@@ -245,8 +256,8 @@ mod tests {
     #[test]
     fn unreadable_slot_is_named_with_its_cause() {
         let cause = Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
-        let error = esker_consensus::Error::CorruptedEntry { slot: 3.into(), cause };
-        let failure = Failure::from_consensus(&error, Path::new("d"));
+        let error = StorageError::CorruptedEntry { slot: 3.into(), cause };
+        let failure = Failure::from_consensus(error, Path::new("d"));
         assert_eq!(failure.status, Status::Corrupt);
         assert!(failure.message.starts_with("slot 3 cannot be read: "), "{}", failure.message);
         assert_eq!(failure.message.matches("quarantined").count(), 1, "{}", failure.message);
@@ -256,9 +267,9 @@ mod tests {
     #[test]
     fn a_copy_gets_the_advice_of_the_command() {
         let reason = esker_consensus::ReadOnlyReason::Copied;
-        let error = esker_consensus::Error::ReadOnly { reason };
+        let error = StorageError::ReadOnly { reason };
         assert!(!error.to_string().contains("esker consensus"), "{error}");
-        let message = Failure::from_consensus(&error, Path::new("d")).message;
+        let message = Failure::from_consensus(error, Path::new("d")).message;
         let advice = "open it once with `renumber`, or run `esker consensus renumber`";
         assert!(message.starts_with("d: ") && message.ends_with(advice), "{message}");
     }
@@ -276,7 +287,7 @@ mod tests {
     fn a_node_that_may_not_write_gets_the_advice_of_a_node() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = esker_disk::Error::new(esker_disk::Op::Open, Path::new("f"), None, denied);
-        let error = esker_consensus::Error::Log(Error::Io(error));
+        let error = StorageError::Log(Error::Io(error)).into();
         let message = Failure::from_node(&error, Path::new("d")).message;
         assert!(message.contains("--data") && !message.contains("--readable-by"), "{message}");
     }
@@ -292,7 +303,7 @@ mod tests {
         let dir = Path::new("d");
         for failure in [
             Failure::from_kv(esker_kv::Error::Log(denied()), dir),
-            Failure::from_consensus(&esker_consensus::Error::Log(denied()), dir),
+            Failure::from_consensus(StorageError::Log(denied()), dir),
         ] {
             let message = failure.message;
             assert!(message.contains("chmod") && !message.contains("--readable-by"), "{message}");

@@ -26,10 +26,12 @@ use esker_log::{
 use crate::base::slot::Slot;
 use crate::component::{self, COPY_COMPONENT, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
+use crate::errors::manager_errors::{BackupError, OpenError};
+use crate::errors::snapshot_errors::{SnapshotError, from_stream};
 use crate::options::Options;
-use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 use crate::state::inner::ConsensusLog;
+use crate::storage_error::StorageError;
 
 /// The most polls, and their interval, until a record that is durable for the writer is so for
 /// readers. The writer reports it to them at once.
@@ -48,9 +50,9 @@ pub struct BackupSummary {
     pub records: u64,
     /// Snapshots of all logs.
     pub snapshots: usize,
-    /// Snapshots that are not whole, as [`Error::CorruptedSnapshot`], with the key of the log; the
-    /// key of a log without a manager is empty. They were not copied.
-    pub skipped: Vec<(Vec<u8>, Error)>,
+    /// Snapshots that are not whole, as [`SnapshotError::CorruptedSnapshot`], with the key of the
+    /// log; the key of a log without a manager is empty. They were not copied.
+    pub skipped: Vec<(Vec<u8>, SnapshotError)>,
 }
 
 /// The extent of a copy: which records and snapshots it has.
@@ -81,18 +83,17 @@ impl Extent {
 /// Durable when it returns. Until then no consensus log opens `dest`. After a crash, delete `dest`.
 ///
 /// # Errors
-/// [`Error::NotEmpty`] for a `dest` that holds something; as
-/// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open);
-/// [`Error::ReadOnly`] for a log that was repaired;
+/// [`BackupError::NotEmpty`] for a `dest` that holds something; [`BackupError::Open`];
+/// [`BackupError::Storage`], with [`StorageError::ReadOnly`] for a log that was repaired,
 /// [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records that were not copied
 /// yet: call it again; [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed.
 pub fn backup_log(
     dir: impl AsRef<Path>,
     dest: impl AsRef<Path>,
     options: &Options,
-) -> Result<BackupSummary> {
+) -> Result<BackupSummary, BackupError> {
     let (dir, dest) = (dir.as_ref(), dest.as_ref());
-    options.validate()?;
+    options.validate().map_err(OpenError::InvalidOption)?;
     let disk = &*options.log.disk;
     refuse_used(disk, dest)?;
     let read = ReadOptions::on(Arc::clone(&options.log.disk));
@@ -104,8 +105,8 @@ pub fn backup_log(
         let own = Options { label: Vec::new(), ..options.clone() };
         match ConsensusLog::builder(dir).options(own).must_exist(true).open() {
             Ok(log) => log.close()?,
-            Err(Error::Log(esker_log::Error::Locked { .. })) => {}
-            Err(error) => return Err(error),
+            Err(OpenError::Storage(StorageError::Log(esker_log::Error::Locked { .. }))) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     // As of its first refresh it has what opening recovered.
@@ -124,7 +125,7 @@ pub fn backup_log(
     drop(log);
     if let Err(error) = copied {
         discard(dest, COPY_COMPONENT, disk);
-        return Err(error);
+        return Err(error.into());
     }
     Ok(backup)
 }
@@ -132,13 +133,13 @@ pub fn backup_log(
 impl Extent {
     /// Reads the extent of everything that a reader has, with the snapshots as of then: those that
     /// cover what is not in the log any more, and none of slots that the log does not have yet.
-    fn read(reader: &ReadOnlyLog) -> Result<Self> {
+    fn read(reader: &ReadOnlyLog) -> Result<Self, StorageError> {
         for _ in 0..EXTENT_TRIES {
-            let snapshots = reader.snapshots().list()?;
-            reader.refresh()?;
+            let snapshots = reader.snapshots().list().map_err(StorageError::from_log)?;
+            reader.refresh().map_err(StorageError::from_log)?;
             // What is dropped after this refresh is missed when it is copied.
             let (oldest, last) = (reader.oldest(), durable(reader)?);
-            if reader.snapshots().list()? == snapshots {
+            if reader.snapshots().list().map_err(StorageError::from_log)? == snapshots {
                 return Ok(Self { oldest, last, snapshots });
             }
         }
@@ -147,33 +148,33 @@ impl Extent {
 }
 
 /// The error for what another process dropped before it was copied.
-fn trimmed(reader: &ReadOnlyLog) -> Error {
-    Error::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest: reader.oldest() }))
+fn trimmed(reader: &ReadOnlyLog) -> StorageError {
+    StorageError::Log(esker_log::Error::Trimmed(esker_log::Trimmed { oldest: reader.oldest() }))
 }
 
 /// The last record that a reader can read.
-pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
+pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq, StorageError> {
     match reader.storage().corruption() {
-        Some(corruption) => Err(esker_log::Error::Corrupted(corruption).into()),
+        Some(corruption) => Err(StorageError::Log(esker_log::Error::Corrupted(corruption))),
         None => Ok(reader.durable()),
     }
 }
 
 /// Refuses a log that was repaired: a copy would not be known to be one.
-fn refuse_repaired(reader: &ReadOnlyLog) -> Result<()> {
-    match reader.storage().was_repaired()? {
-        true => Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }),
+fn refuse_repaired(reader: &ReadOnlyLog) -> Result<(), StorageError> {
+    match reader.storage().was_repaired().map_err(StorageError::from_log)? {
+        true => Err(StorageError::ReadOnly { reason: ReadOnlyReason::Repaired }),
         false => Ok(()),
     }
 }
 
 /// Refuses a directory that holds something.
-fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
+fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<(), BackupError> {
     match disk.open_dir(dest).and_then(|dir| dir.list()) {
         Ok(names) if names.is_empty() => Ok(()),
-        Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
+        Ok(_) => Err(BackupError::NotEmpty { dir: dest.into() }),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(cause) => Err(esker_log::Error::from(cause).into()),
+        Err(cause) => Err(StorageError::from_log(cause).into()),
     }
 }
 
@@ -202,8 +203,8 @@ fn report(removed: esker_log::Result<()>, dest: &Path) {
 }
 
 /// Creates a log of a backup that is not complete in `dir`, for this backup alone.
-pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
-    let used = || Error::NotEmpty { dir: dir.into() };
+pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log, BackupError> {
+    let used = || BackupError::NotEmpty { dir: dir.into() };
     let builder = Log::builder(dir).options(options.clone());
     match builder.open() {
         Ok(log) if log.storage().recovery().prior_shutdown == PriorShutdown::New => Ok(log),
@@ -218,18 +219,19 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
         Err(error) => {
             // What this call created. A copy that is complete is another backup's.
             report(esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
-            Err(error.into())
+            Err(StorageError::from_log(error).into())
         }
     }
 }
 
 /// Makes a copy a consensus log that is read-only, durably, and closes it.
-pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
+pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<(), StorageError> {
     let content = match label {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.component().set_component(UNFINISHED_BACKUP, COPY_COMPONENT, &content)?;
+    let renamed = log.component().set_component(UNFINISHED_BACKUP, COPY_COMPONENT, &content);
+    renamed.map_err(StorageError::from_log)?;
     close(log);
     Ok(())
 }
@@ -251,11 +253,11 @@ pub(crate) struct LogCopy<'a> {
     pub(crate) reader: &'a ReadOnlyLog,
     pub(crate) extent: &'a Extent,
     /// Fails when the copy must not continue. Called often.
-    pub(crate) proceed: &'a dyn Fn() -> Result<()>,
+    pub(crate) proceed: &'a dyn Fn() -> Result<(), StorageError>,
 }
 
 /// Creates the log that is copied to. It is not a consensus log yet.
-pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log> {
+pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log, BackupError> {
     let mut options = options.for_log();
     // It is made durable at the end.
     options.policy = Policy::Periodic(Duration::from_secs(1));
@@ -270,16 +272,21 @@ pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log> {
 
 impl LogCopy<'_> {
     /// Makes the copy, durably, and counts it.
-    pub(crate) fn run(&self, log: &Log, key: &[u8], backup: &mut BackupSummary) -> Result<()> {
+    pub(crate) fn run(
+        &self,
+        log: &Log,
+        key: &[u8],
+        backup: &mut BackupSummary,
+    ) -> Result<(), StorageError> {
         backup.records += self.records(log)?;
         for at in &self.extent.snapshots {
             (self.proceed)()?;
-            match self.snapshot(log, *at) {
-                Ok(()) => backup.snapshots += 1,
-                Err(error @ Error::CorruptedSnapshot { .. }) => {
+            match self.snapshot(log, *at)? {
+                None => backup.snapshots += 1,
+                Some(cause) => {
+                    let error = SnapshotError::CorruptedSnapshot { slot: Slot(*at), cause };
                     backup.skipped.push((key.to_vec(), error));
                 }
-                Err(error) => return Err(error),
             }
         }
         backup.logs += 1;
@@ -287,17 +294,19 @@ impl LogCopy<'_> {
     }
 
     /// Copies the records, and returns their number.
-    fn records(&self, log: &Log) -> Result<u64> {
+    fn records(&self, log: &Log) -> Result<u64, StorageError> {
         let last = self.extent.last;
         if last == Seq::ZERO {
             return Ok(0);
         }
         self.wait_durable()?;
-        let mut stream = self.reader.stream(Start::Oldest)?;
+        let stream = self.reader.stream(Start::Oldest);
+        let mut stream = stream.map_err(StorageError::from_log)?;
         let (mut copied, mut first, mut count) = (Seq::ZERO, Seq::ZERO, 0);
         while copied < last {
             (self.proceed)()?;
-            let Some(batch) = stream.try_next()? else { return Err(trimmed(self.reader)) };
+            let batch = stream.try_next().map_err(StorageError::from_log)?;
+            let Some(batch) = batch else { return Err(trimmed(self.reader)) };
             let records: Vec<_> = batch
                 .iter()
                 .take_while(|record| record.seq <= last)
@@ -314,47 +323,56 @@ impl LogCopy<'_> {
                 // The first record of the copy may follow any number.
                 (first, copied) = (found.seq, found.prev);
             }
-            drop(log.write(Append::numbered(copied, &records)).map_err(esker_log::Error::from)?);
+            let written = log.write(Append::numbered(copied, &records));
+            drop(written.map_err(StorageError::from_log)?);
             copied = records.last().map_or(copied, |(seq, _)| *seq);
             count += records.len() as u64;
         }
         debug_assert_eq!(copied, last, "the copy ends at another record");
-        log.barrier()?.blocking_wait()?;
-        log.retention().truncate_before(first)?;
+        let barrier = log.barrier().map_err(StorageError::from_log)?;
+        barrier.blocking_wait().map_err(StorageError::from_log)?;
+        log.retention().truncate_before(first).map_err(StorageError::from_log)?;
         Ok(count)
     }
 
     /// Waits until the records are durable for readers.
-    fn wait_durable(&self) -> Result<()> {
+    fn wait_durable(&self) -> Result<(), StorageError> {
         for _ in 0..READER_POLLS_MAX {
-            self.reader.refresh()?;
+            self.reader.refresh().map_err(StorageError::from_log)?;
             if durable(self.reader)? >= self.extent.last {
                 return Ok(());
             }
             std::thread::sleep(READER_POLL_INTERVAL);
         }
-        Err(esker_log::Error::Timeout.into())
+        Err(StorageError::Log(esker_log::Error::Timeout))
     }
 
-    fn snapshot(&self, log: &Log, at: u64) -> Result<()> {
-        let corrupt = |cause| match cause {
-            cause @ esker_log::Error::Corrupted(_) => {
-                Error::CorruptedSnapshot { slot: Slot(at), cause }
-            }
-            // Too many open files, for instance, say nothing about the snapshot.
-            esker_log::Error::Io(cause) if cause.op() == Op::Read => {
-                Error::CorruptedSnapshot { slot: Slot(at), cause: esker_log::Error::Io(cause) }
-            }
-            cause => cause.into(),
+    /// Copies a snapshot. Returns why it is not whole, if it is not; then it is not copied.
+    fn snapshot(&self, log: &Log, at: u64) -> Result<Option<esker_log::Error>, StorageError> {
+        let mut source = match self.reader.snapshots().reader(at) {
+            // It was removed, because a newer one is whole.
+            Ok(source) => source.ok_or_else(|| trimmed(self.reader))?,
+            Err(error) => return corrupt(error).map(Some),
         };
-        let source = self.reader.snapshots().reader(at).map_err(corrupt)?;
-        // It was removed, because a newer one is whole.
-        let mut source = source.ok_or_else(|| trimmed(self.reader))?;
         // Before the first byte is written: a failure after that is one of the copy.
-        source.verify().map_err(corrupt)?;
-        let mut writer = log.snapshots().writer(at)?;
-        writer.copy_from(&mut source).map_err(Error::from_stream)?;
-        writer.publish(source.note())?;
-        Ok(())
+        if let Err(error) = source.verify() {
+            return corrupt(error).map(Some);
+        }
+        let mut writer = log.snapshots().writer(at).map_err(StorageError::from_log)?;
+        let copied = writer.copy_from(&mut source);
+        let unknown = |_| StorageError::Internal { invariant: "a stream of a log has its errors" };
+        copied.map_err(|error| from_stream(error, unknown))?;
+        writer.publish(source.note()).map_err(StorageError::from_log)?;
+        Ok(None)
+    }
+}
+
+/// The error that a snapshot is not whole, or else the error of the reader.
+fn corrupt(error: impl Into<esker_log::Error>) -> Result<esker_log::Error, StorageError> {
+    match error.into() {
+        cause @ esker_log::Error::Corrupted(_) => Ok(cause),
+        // Too many open files, for instance, say nothing about the snapshot.
+        esker_log::Error::Io(cause) if cause.op() == Op::Read => Ok(esker_log::Error::Io(cause)),
+        cause => Err(StorageError::from_log(cause)),
     }
 }

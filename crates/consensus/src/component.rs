@@ -13,8 +13,9 @@ use std::path::Path;
 
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Start};
 
-use crate::outcome::{Error, Result};
+use crate::errors::manager_errors::OpenError;
 use crate::record::Record;
+use crate::storage_error::StorageError;
 
 /// The component of consensus logs.
 pub const COMPONENT: Component = Component(*b"ESKRCONS");
@@ -31,7 +32,7 @@ pub const REGISTRY_COPY_COMPONENT: Component = Component(*b"ESKRKYCP");
 
 /// Opens the underlying log, and returns the component that it has: [`COMPONENT`] or
 /// [`COPY_COMPONENT`]. Refuses a plain log, or one of another component, before any change.
-pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Component)> {
+pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Component), OpenError> {
     match Log::builder(dir).options(options.clone()).open() {
         Err(esker_log::Error::WrongComponent { found: Some(COPY_COMPONENT), .. }) => {
             let mut own = options;
@@ -42,8 +43,8 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
             tracing::warn!(dir = %dir.display(), "app metadata of the consensus log missing or corrupt");
             let mut plain = options;
             plain.component = None;
-            let log = Log::builder(dir).options(plain).open()?;
-            log.component().put_app_metadata(COMPONENT, &[])?;
+            let log = Log::builder(dir).options(plain).open().map_err(StorageError::from_log)?;
+            log.component().put_app_metadata(COMPONENT, &[]).map_err(StorageError::from_log)?;
             Ok((log, COMPONENT))
         }
         outcome => Ok((outcome.map_err(refined)?, COMPONENT)),
@@ -51,8 +52,14 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
 }
 
 /// The app metadata of the consensus log in `dir`, if there is one.
-pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
-    let of = |component| esker_log::component::app_metadata(dir, component, options.clone());
+pub(crate) fn app_metadata(
+    dir: &Path,
+    options: &ReadOptions,
+) -> Result<Option<Vec<u8>>, StorageError> {
+    let of = |component| {
+        esker_log::component::app_metadata(dir, component, options.clone())
+            .map_err(StorageError::from_log)
+    };
     Ok(match of(COMPONENT)? {
         None => of(COPY_COMPONENT)?,
         found => found,
@@ -60,12 +67,12 @@ pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<V
 }
 
 /// The error for the log of another component, in the words of this one.
-fn refined(error: esker_log::Error) -> Error {
-    match error {
+fn refined(error: impl Into<esker_log::Error>) -> OpenError {
+    match error.into() {
         esker_log::Error::WrongComponent { dir, found: Some(UNFINISHED_BACKUP), .. } => {
-            Error::UnfinishedBackup { dir }
+            OpenError::UnfinishedBackup { dir }
         }
-        error => error.into(),
+        error => StorageError::from_log(error).into(),
     }
 }
 
@@ -74,13 +81,16 @@ fn refined(error: esker_log::Error) -> Error {
 pub(crate) fn open_read_only(
     dir: &Path,
     options: ReadOptions,
-) -> Result<(ReadOnlyLog, Option<Component>)> {
+) -> Result<(ReadOnlyLog, Option<Component>), OpenError> {
     let found = match esker_log::component::identify(dir, options.clone()) {
         // Corrupt app metadata is ignored, as opening does.
-        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
+        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => {
+            return Err(StorageError::from_log(error).into());
+        }
         found => found.unwrap_or(Some(COMPONENT)),
     };
-    let reader = ReadOnlyLog::builder(dir).options(options).open()?;
+    let reader =
+        ReadOnlyLog::builder(dir).options(options).open().map_err(StorageError::from_log)?;
     if found.is_some_and(|found| found != COMPONENT && found != COPY_COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(refined(esker_log::Error::WrongComponent { dir, found, expected }));
@@ -90,7 +100,7 @@ pub(crate) fn open_read_only(
 
 /// As [`open_read_only`], and refuses a log that lost its app metadata and has no record that shows
 /// whose it is, as a plain log without records.
-pub(crate) fn open_known(dir: &Path, options: ReadOptions) -> Result<ReadOnlyLog> {
+pub(crate) fn open_known(dir: &Path, options: ReadOptions) -> Result<ReadOnlyLog, OpenError> {
     let (reader, found) = open_read_only(dir, options)?;
     match first_is_one(&reader) {
         Ok(None | Some(false)) if found.is_none() => Err(plain(dir)),
@@ -122,7 +132,7 @@ fn first_is_one(reader: &ReadOnlyLog) -> esker_log::Result<Option<bool>> {
 }
 
 /// The error for a plain log.
-pub(crate) fn plain(dir: &Path) -> Error {
+pub(crate) fn plain(dir: &Path) -> OpenError {
     let (dir, found, expected) = (dir.into(), None, Some(COMPONENT));
-    Error::Log(esker_log::Error::WrongComponent { dir, found, expected })
+    StorageError::Log(esker_log::Error::WrongComponent { dir, found, expected }).into()
 }

@@ -53,6 +53,13 @@
 //! [`Snapshots`]; [`AppState`], some bytes of the application's own; and [`Maintenance`], for
 //! operators and tests. [`LogManager`] keeps many logs, by key.
 //!
+//! # Errors
+//!
+//! Each kind of call has an error of its own, with what can happen there: [`OpenError`],
+//! [`AcceptError`], [`ReadError`] and so on. Match it without a wildcard. Its variant `Storage`
+//! nests what every call can meet, such as a closed or a failed log: [`StorageError`], which is
+//! also the error of tickets. All of them become [`Error`] by `?`.
+//!
 //! [`open`]: ConsensusLog::open
 //! [`promise`]: ConsensusLog::promise
 //! [`accept`]: ConsensusLog::accept
@@ -81,8 +88,8 @@
 //! - `state`: the state that operations share. `commit_tracker` tracks what is durably committed;
 //!   `background` runs jobs that no caller waits for.
 //! - `index`: `page_table` and `page` find a slot's value; `slot_locks` order the decisions.
-//! - `options`; `component`, which recognises a consensus log; `outcome`: errors and tickets;
-//!   `read_only`: why a log accepts nothing.
+//! - `options`; `component`, which recognises a consensus log; `outcome`: tickets;
+//!   `errors`: one enum for each kind of operation; `read_only`: why a log accepts nothing.
 //! - `memory`: `value` and `cell` hold values; `value_pool` recycles their memory, and
 //!   `value_budget` bounds the uncommitted ones.
 //! - `record`: the records in the underlying log.
@@ -92,6 +99,7 @@ mod backup;
 mod base;
 mod component;
 mod durability;
+mod errors;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
@@ -105,6 +113,7 @@ mod read_only;
 mod record;
 mod snapshots;
 mod state;
+mod storage_error;
 
 pub use backup::{BackupSummary, backup_log};
 pub use base::ballot::Ballot;
@@ -114,6 +123,12 @@ pub use component::{
 };
 pub use durability::maintenance::Maintenance;
 pub use durability::metadata::label_in;
+pub use errors::manager_errors::{BackupError, ManagerError, OpenError};
+pub use errors::protocol_errors::{
+    AcceptBatchError, AcceptError, CommitError, LearnError, PromiseError, ReadError, TruncateError,
+};
+pub use errors::snapshot_errors::{CreateSnapshotError, SnapshotError, TransferError};
+pub use errors::{Error, Result};
 /// The options of the underlying log, in [`Options::log`].
 #[doc(no_inline)]
 pub use esker_log::Options as LogOptions;
@@ -124,7 +139,7 @@ pub use manager::log_guard::LogGuard;
 pub use manager::open_manager::{LogManager, LogManagerBuilder};
 pub use memory::entry::Entry;
 pub use options::{ConsensusLogBuilder, LABEL_LIMIT, Mode, Options, VALUE_LIMIT};
-pub use outcome::{Error, Result, Ticket};
+pub use outcome::Ticket;
 pub use protocol::app_state::AppState;
 pub use protocol::commit::BatchTicket;
 pub use protocol::floor::FloorTicket;
@@ -146,3 +161,4 @@ pub use snapshots::stored::{
 };
 pub use state::commit_tracker::CommittedRange;
 pub use state::inner::{ConsensusLog, Guard};
+pub use storage_error::StorageError;

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::component::SharedReserve;
-use esker_log::{Engine, OnCorruption, Options as LogOptions, Policy, RECORD_LIMIT_MAX};
+use esker_log::{
+    Engine, InvalidOption, OnCorruption, Options as LogOptions, Policy, RECORD_LIMIT_MAX,
+};
 use parking_lot::RwLock;
 
 use crate::component::COMPONENT;
 use crate::memory::value_budget::charge;
-use crate::outcome::{Error, Result};
 use crate::record::VALUE_AT;
 
 /// The largest value in bytes: 64 MiB.
@@ -124,10 +125,8 @@ impl Options {
         VALUE_LIMIT.min(self.mutable_size)
     }
 
-    pub(crate) fn validate(&self) -> Result<()> {
-        let rule = |holds, option, rule| {
-            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
-        };
+    pub(crate) fn validate(&self) -> Result<(), InvalidOption> {
+        let rule = |holds, option, rule: &str| InvalidOption::unless(holds, option, rule);
         rule(self.mutable_size >= 4 << 10, "mutable_size", "at least 4 KiB")?;
         rule(self.checkpoint_every >= CHECKPOINT_EVERY_MIN, "checkpoint_every", "at least 1024")?;
         rule(self.label.len() <= LABEL_LIMIT, "label", "at most 4096 bytes")?;
@@ -209,7 +208,9 @@ impl ConsensusLogBuilder {
     ///
     /// # Examples
     /// ```
-    /// use esker_consensus::{Ballot, ConsensusLog, Error, Options, Slot, backup_log};
+    /// use esker_consensus::{
+    ///     Ballot, ConsensusLog, Error, Options, PromiseError, Slot, StorageError, backup_log,
+    /// };
     /// # fn main() -> Result<(), Error> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (dir, copy) = (dir.path().join("node-1"), dir.path().join("node-4"));
@@ -217,13 +218,14 @@ impl ConsensusLogBuilder {
     /// backup_log(&dir, &copy, &Options::default())?;
     /// let log = ConsensusLog::open(&copy)?;
     /// let ballot = Ballot { number: 5, node: 4 };
-    /// assert!(matches!(log.promise(ballot, Slot(0)), Err(Error::ReadOnly { .. })));
+    /// let refused = log.promise(ballot, Slot(0)).unwrap_err();
+    /// assert!(matches!(refused, PromiseError::Storage(StorageError::ReadOnly { .. })));
     /// log.close()?;
     ///
     /// // Node 4 joined the group.
     /// let log = ConsensusLog::builder(&copy).renumber().open()?;
     /// log.promise(ballot, Slot(0))?.blocking_wait()?;
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn renumber(mut self) -> Self {
@@ -329,11 +331,8 @@ impl ConsensusLogBuilder {
     }
 }
 
-/// Refuses a value of `len` bytes that these options never accept.
-pub(crate) fn fits(options: &Options, len: usize) -> Result<()> {
+/// The limit, if these options never accept a value of `len` bytes.
+pub(crate) fn exceeded_limit(options: &Options, len: usize) -> Option<u64> {
     let limit = options.value_limit();
-    if len as u64 > limit || charge(len) > options.mutable_size {
-        return Err(Error::EntryTooLarge { size: len as u64, limit });
-    }
-    Ok(())
+    (len as u64 > limit || charge(len) > options.mutable_size).then_some(limit)
 }

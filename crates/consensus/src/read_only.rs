@@ -30,7 +30,7 @@
 //! is taken for an ordinary log; and so is a directory that was copied by hand, file by file.
 
 /// Why a log is read-only. From [`Stats::read_only`](crate::Stats::read_only) and
-/// [`Error::ReadOnly`](crate::Error::ReadOnly).
+/// [`StorageError::ReadOnly`](crate::StorageError::ReadOnly).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReadOnlyReason {

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker_consensus::{
-    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Result, Slot, SnapshotBounds,
+    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, OpenError, Slot, SnapshotBounds,
+    StorageError,
 };
 use esker_log::Engine;
 use esker_testkit::{import, in_forked_child, polled_once};
@@ -18,17 +19,17 @@ const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[track_caller]
-fn forked<T>(what: &str, outcome: Result<T>) {
-    match outcome.err() {
-        Some(Error::Forked) => {}
+fn forked<T>(what: &str, outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
+        Some(Error::Storage(StorageError::Forked)) => {}
         other => panic!("{what}: {other:?}"),
     }
 }
 
 #[track_caller]
-fn locked<T>(outcome: Result<T>) {
+fn locked<T>(outcome: Result<T, OpenError>) {
     match outcome.err() {
-        Some(Error::Log(esker_log::Error::Locked { .. })) => {}
+        Some(OpenError::Storage(StorageError::Log(esker_log::Error::Locked { .. }))) => {}
         other => panic!("the lock of a living writer is free: {other:?}"),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_consensus::{
-    Ballot, ConsensusLog, Error, IterateOptions, ReadOnlyReason, Slot, SnapshotBounds,
+    Ballot, ConsensusLog, IterateOptions, ReadError, ReadOnlyReason, Slot, SnapshotBounds,
 };
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
@@ -245,7 +245,7 @@ impl<C: StoredConfig> LogStore<C> {
         }
         match self.log.read(slot, &guard) {
             Ok(entry) => Ok(decode_id(slot, entry.value())? != id),
-            Err(Error::SlotNotFound { .. }) => Ok(true),
+            Err(ReadError::SlotNotFound { .. }) => Ok(true),
             Err(error) => Err(to_io_error(error)),
         }
     }

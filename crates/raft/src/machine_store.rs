@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, Error, Slot, Snapshot};
+use esker_consensus::{ConsensusLog, Slot, Snapshot, SnapshotError};
 use futures_util::{Stream, TryStreamExt};
 use openraft::entry::EntryPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
@@ -54,8 +54,8 @@ struct UnusableSnapshot {
 }
 
 /// The snapshot that an error of reading is about.
-fn to_unusable(error: &Error) -> Option<UnusableSnapshot> {
-    let Error::CorruptedSnapshot { slot, cause } = error else { return None };
+fn to_unusable(error: &SnapshotError) -> Option<UnusableSnapshot> {
+    let SnapshotError::CorruptedSnapshot { slot, cause } = error else { return None };
     Some(UnusableSnapshot { slot: *slot, why: format!("the snapshot at slot {slot}: {cause}") })
 }
 
@@ -143,7 +143,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
                         Err(error) => (slot, error),
                     }
                 }
-                Err(Error::NoSnapshot) => return Ok(newest),
+                Err(SnapshotError::NoSnapshot) => return Ok(newest),
                 Err(error) => match to_unusable(&error) {
                     Some(damaged) => return Ok(newest.or(Some(damaged))),
                     None => return Err(to_io_error(error)),
@@ -256,7 +256,8 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         };
         let snapshots = self.log.snapshots();
         let count = match fallback.map(|fallback| snapshots.at_or_before(fallback)) {
-            None | Some(Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. })) => 1,
+            None
+            | Some(Err(SnapshotError::NoSnapshot | SnapshotError::CorruptedSnapshot { .. })) => 1,
             Some(Ok(fallback)) => {
                 let all = snapshots.list().map_err(to_io_error)?;
                 all.into_iter().filter(|slot| *slot >= fallback.slot()).count()
@@ -396,7 +397,7 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
         let snapshots = self.log.snapshots();
         let latest = run_blocking(move || match snapshots.at_or_before(newest) {
             // If all are corrupt, the log begins with the first entry: opening has checked that.
-            Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
+            Err(SnapshotError::NoSnapshot | SnapshotError::CorruptedSnapshot { .. }) => Ok(None),
             latest => latest.map(Some).map_err(to_io_error),
         });
         latest.await?.map(to_raft_snapshot::<C>).transpose()

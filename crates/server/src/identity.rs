@@ -13,7 +13,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, ReadOnlyReason};
+use esker_consensus::{ConsensusLog, Error, OpenError, ReadOnlyReason, StorageError};
 use esker_disk::Disk;
 use esker_raft::ClusterId;
 
@@ -138,8 +138,10 @@ impl LogFolder {
         let builder = ConsensusLog::builder(&self.dir).disk(Arc::clone(&self.disk));
         let log = match builder.must_exist(true).open() {
             Ok(log) => log,
-            Err(esker_consensus::Error::Log(esker_log::Error::NotALog { .. })) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Err(OpenError::Storage(StorageError::Log(esker_log::Error::NotALog { .. }))) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(Error::from(error).into()),
         };
         // Checked first: the part that is missing may be its identity.
         match log.stats().read_only {
@@ -153,7 +155,7 @@ impl LogFolder {
             return Ok(Some((log, identity)));
         }
         if is_unused(&log) && log.options().label.is_empty() {
-            log.close()?;
+            log.close().map_err(Error::from)?;
             return Ok(None);
         }
         Err(ServerError::IdentityMissing { dir: self.dir.clone() })
@@ -168,7 +170,7 @@ impl LogFolder {
             )));
         }
         let builder = ConsensusLog::builder(&self.dir).disk(Arc::clone(&self.disk));
-        let log = builder.label(label).open()?;
+        let log = builder.label(label).open().map_err(Error::from)?;
         if Identity::decode(&log.options().label) != Some(*identity) {
             return Err(ServerError::internal(BrokenInvariant(
                 "a new log has the identity of its node",

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use esker::consensus::{
-    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Slot, SnapshotBounds,
+    Ballot, ConsensusLog, Error, IterateOptions, LearnError, LogManager, Mode, Slot, SnapshotBounds,
 };
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
@@ -170,7 +170,7 @@ impl Acceptor {
         let Life { manager, opened, .. } = self.life.as_mut()?;
         let key = format!("group/{group}");
         let is_open = manager.get_if_open(&key).is_some();
-        let done = manager.get(&key).and_then(|log| {
+        let done = manager.get(&key).map_err(Error::from).and_then(|log| {
             let again = !opened.insert(group);
             self.openings += u64::from(again && !is_open);
             act(&log)
@@ -222,7 +222,7 @@ fn raise(log: &ConsensusLog, how: Raise) -> Result<(), Error> {
         }
         Raise::Install(floor) => log.snapshots().install(SnapshotBounds { floor, frontier: floor }),
     };
-    ticket?.blocking_wait()
+    Ok(ticket?.blocking_wait()?)
 }
 
 /// Raises the floor when so many entries were listed.
@@ -263,12 +263,15 @@ fn handle(
             Ok(Reaction::Nothing)
         }
         Request::Learn { ballot, slot, value } => match log.learn(*slot, *ballot, value) {
-            Ok(ticket) => ticket.blocking_wait().map(|()| Reaction::Nothing),
-            Err(Error::AlreadyCommitted { entry }) => {
+            Ok(ticket) => {
+                ticket.blocking_wait()?;
+                Ok(Reaction::Nothing)
+            }
+            Err(LearnError::AlreadyCommitted { entry }) => {
                 let slot = entry.slot();
                 Ok(Reaction::Violation(format!("slot {slot} was chosen with two values")))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         },
         Request::Install { floor } => {
             raise(log, Raise::Install(*floor))?;

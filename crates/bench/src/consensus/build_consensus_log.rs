@@ -36,26 +36,33 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(esker_command::exit::Status::Failed as i32);
     });
-    let failure = |error| Failure::from_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.io, Mode::Volatile, true);
-    let log = ConsensusLog::builder(&arguments.dir).options(options).open().map_err(failure)?;
+    let dir = &arguments.dir;
+    let log = ConsensusLog::builder(dir)
+        .options(options)
+        .open()
+        .map_err(Failure::in_consensus_log(dir))?;
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;
     for slot in 0..arguments.entries {
         stamp_value(slot, &mut value);
-        let accepted =
-            log.accept(Slot(slot), BALLOT, &value).and_then(|ticket| ticket.blocking_wait());
-        last = Some(accepted.and_then(|()| log.commit(Slot(slot), BALLOT)).map_err(failure)?);
+        let ticket = log.accept(Slot(slot), BALLOT, &value);
+        ticket
+            .map_err(Failure::in_consensus_log(dir))?
+            .blocking_wait()
+            .map_err(Failure::in_consensus_log(dir))?;
+        last = Some(log.commit(Slot(slot), BALLOT).map_err(Failure::in_consensus_log(dir))?);
     }
-    last.map_or(Ok(()), |ticket| ticket.blocking_wait()).map_err(failure)?;
+    last.map_or(Ok(()), |ticket| ticket.blocking_wait()).map_err(Failure::in_consensus_log(dir))?;
     let count = log.frontier().map_or(0, |frontier| frontier.0 + 1);
     output::print(&format!("{count}\n"))?;
     if arguments.then == After::Close {
-        return log.close().map_err(failure);
+        return log.close().map_err(Failure::in_consensus_log(dir));
     }
     loop {
         log.promise(BALLOT, Slot(count))
-            .and_then(|ticket| ticket.blocking_wait())
-            .map_err(failure)?;
+            .map_err(Failure::in_consensus_log(dir))?
+            .blocking_wait()
+            .map_err(Failure::in_consensus_log(dir))?;
     }
 }

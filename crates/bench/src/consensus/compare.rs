@@ -24,7 +24,7 @@ impl Bench<'_> {
         let entries = log
             .maintenance()
             .scan_uncommitted(&guard)
-            .map_err(|error| Failure::from_consensus(&error, &self.dir))?;
+            .map_err(|error| Failure::from_consensus(error, &self.dir))?;
         let mut value = vec![0; self.arguments.size as usize];
         for (entry, slot) in entries.iter().zip(0..) {
             stamp_value(slot, &mut value);
@@ -67,7 +67,7 @@ pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
         wrong = Some(entry.slot());
         ControlFlow::Break(())
     })
-    .map_err(|error| Failure::from_consensus(&error, dir))?;
+    .map_err(|error| Failure::from_consensus(error, dir))?;
     match wrong {
         Some(slot) => {
             Err(Failure::failed(format!("slot {slot} was read and differs from what was written")))

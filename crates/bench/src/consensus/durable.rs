@@ -57,7 +57,7 @@ impl Bench<'_> {
         let used = ResourceUse { resident: resources::peak(), ..start.snapshot.used() };
         let (mut latencies, mut ops) = (Latencies::new(), 0);
         for ended in ended {
-            let (of_caller, done) = ended.map_err(|error| Failure::from_consensus(&error, &dir))?;
+            let (of_caller, done) = ended.map_err(|error| Failure::from_consensus(error, &dir))?;
             latencies.merge(&of_caller);
             ops += done;
         }
@@ -86,7 +86,6 @@ impl Bench<'_> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
-        let failure = |error| Failure::from_consensus(&error, &dir);
         let (max_rounds, max_time) = self.limits(BATCH_SLOTS);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();
@@ -100,20 +99,21 @@ impl Bench<'_> {
             let pairs: Vec<_> =
                 slots.clone().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
             log.accept_batch(BALLOT, &pairs)
-                .and_then(|ticket| ticket.blocking_wait())
-                .map_err(failure)?;
+                .map_err(Failure::in_consensus_log(&dir))?
+                .blocking_wait()
+                .map_err(Failure::in_consensus_log(&dir))?;
             let commits: Vec<_> = slots.map(|slot| (Slot(slot), BALLOT)).collect();
             let before = log.stats().log_stats.syncs;
             let start = Instant::now();
-            let done = log.commit_batch(&commits).map_err(failure)?;
-            done.ticket.blocking_wait().map_err(failure)?;
+            let done = log.commit_batch(&commits).map_err(Failure::in_consensus_log(&dir))?;
+            done.ticket.blocking_wait().map_err(Failure::in_consensus_log(&dir))?;
             let took = start.elapsed();
             latencies.add(took);
             time += took;
             syncs += log.stats().log_stats.syncs - before;
             rounds += 1;
             for result in done.results {
-                result.map_err(failure)?;
+                result.map_err(Failure::in_consensus_log(&dir))?;
             }
         }
         let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Error, LogGuard, LogManager, Mode, Options, Slot};
+use esker_consensus::{
+    AcceptError, Error, LogGuard, LogManager, Mode, OpenError, Options, Slot, StorageError,
+};
 use serde_json::json;
 
 use super::compare::stamp_value;
@@ -51,38 +53,37 @@ impl Bench<'_> {
         options.log = chosen.log;
         options.log.reserve = reserve;
         let manager = builder.options(options.clone()).open();
-        Ok((manager.map_err(|error| Failure::from_consensus(&error, dir))?, options))
+        Ok((manager.map_err(|error| Failure::from_consensus(error, dir))?, options))
     }
 
     /// Finds open logs: each thread one of its own, or all the same one. Afterwards, each key has
     /// to lead to the log with its value.
     pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measurement> {
         let dir = self.dir.join(format!("manager-get-{threads}-{same}"));
-        let failed = |error| Failure::from_consensus(&error, &dir);
         let open = self.arguments.logs.unwrap_or(DEFAULT_OPEN_LOGS);
         let (manager, options) = self.manager(&dir, open)?;
         let accepted: Result<Vec<_>, Error> = (0..open)
-            .map(|log| manager.get(key(log))?.accept(Slot(0), BALLOT, &key(log)))
+            .map(|log| Ok(manager.get(key(log))?.accept(Slot(0), BALLOT, &key(log))?))
             .collect();
-        for ticket in accepted.map_err(failed)? {
-            ticket.blocking_wait().map_err(failed)?;
+        for ticket in accepted.map_err(Failure::in_consensus_log(&dir))? {
+            ticket.blocking_wait().map_err(Failure::in_consensus_log(&dir))?;
         }
         let each = self.arguments.count.unwrap_or(THREAD_LOOKUPS);
         let (time, latencies, used) = self.timed(threads, each, |_, n| {
             let log = if same { 0 } else { n % threads as u64 };
             let guard = manager.get(key(log))?;
-            if guard.key() == key(log) { Ok(()) } else { Err(Error::Closed) }
+            if guard.key() == key(log) { Ok(()) } else { Err(StorageError::Closed.into()) }
         })?;
         for number in 0..open {
-            let log = manager.get(key(number)).map_err(failed)?;
+            let log = manager.get(key(number)).map_err(Failure::in_consensus_log(&dir))?;
             let guard = log.pin();
-            let entry = log.read(Slot(0), &guard).map_err(failed)?;
+            let entry = log.read(Slot(0), &guard).map_err(Failure::in_consensus_log(&dir))?;
             if entry.value() != key(number) {
                 return Err(Failure::failed(format!("log {number} has the value of another one")));
             }
         }
-        let stats = manager.get(key(0)).map_err(failed)?.stats().log_stats;
-        if manager.stats().map_err(failed)?.active_references != 0 {
+        let stats = manager.get(key(0)).map_err(Failure::in_consensus_log(&dir))?.stats().log_stats;
+        if manager.stats().map_err(Failure::in_consensus_log(&dir))?.active_references != 0 {
             return Err(Failure::failed("a reference is left".to_owned()));
         }
         self.end_manager(&manager, &dir)?;
@@ -99,31 +100,30 @@ impl Bench<'_> {
     /// Rounds of one durable accept to each of many open logs, until the last has resolved.
     pub fn many_logs(&self) -> Outcome<Measurement> {
         let dir = self.dir.join("many-logs");
-        let failed = |error| Failure::from_consensus(&error, &dir);
         let count = self.arguments.logs.unwrap_or(DEFAULT_LOGS);
         let (manager, options) = self.manager(&dir, count)?;
-        let logs: Result<Vec<LogGuard>, Error> =
+        let logs: Result<Vec<LogGuard>, OpenError> =
             (0..count).map(|log| manager.get(key(log))).collect();
-        let logs = logs.map_err(failed)?;
+        let logs = logs.map_err(Failure::in_consensus_log(&dir))?;
         let mut value = vec![0; self.arguments.size as usize];
         let mut round = |slot: u64| -> Result<Duration, Error> {
             stamp_value(slot, &mut value);
             let begin = Instant::now();
-            let tickets: Result<Vec<_>, Error> =
+            let tickets: Result<Vec<_>, AcceptError> =
                 logs.iter().map(|log| log.accept(Slot(slot), BALLOT, &value)).collect();
             for ticket in tickets? {
                 ticket.blocking_wait()?;
             }
             Ok(begin.elapsed())
         };
-        round(0).map_err(failed)?;
+        round(0).map_err(Failure::in_consensus_log(&dir))?;
         let (max_rounds, max_time) = self.limits(count);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         resources::reset_peak();
         while rounds < ROUNDS_MIN || (rounds < max_rounds && begin.elapsed() < max_time) {
             rounds += 1;
-            let took = round(rounds).map_err(failed)?;
+            let took = round(rounds).map_err(Failure::in_consensus_log(&dir))?;
             latencies.add(took);
             time += took;
         }
@@ -132,7 +132,8 @@ impl Bench<'_> {
             let guard = log.pin();
             for slot in 0..=rounds {
                 stamp_value(slot, &mut value);
-                let entry = log.read(Slot(slot), &guard).map_err(failed)?;
+                let entry =
+                    log.read(Slot(slot), &guard).map_err(Failure::in_consensus_log(&dir))?;
                 if entry.value() != value {
                     return Err(Failure::failed(format!("slot {slot} has another value")));
                 }
@@ -152,7 +153,7 @@ impl Bench<'_> {
     }
 
     fn end_manager(&self, manager: &LogManager, dir: &Path) -> Outcome {
-        manager.close_all().map_err(|error| Failure::from_consensus(&error, dir))?;
+        manager.close_all().map_err(|error| Failure::from_consensus(error, dir))?;
         if self.arguments.keep {
             return Ok(());
         }

@@ -30,14 +30,13 @@ impl Bench<'_> {
         // Committed values are evicted early, which frees memory for the next round.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open(&format!("accept-{threads}"), options.clone())?;
-        let failure = |error| Failure::from_consensus(&error, &dir);
         let mut outcome = (Duration::ZERO, Latencies::new(), ResourceUse::default());
         for round in 0..ROUND_COUNT {
             let (time, latencies, used) =
                 self.timed(threads, each / threads as u64, |value, n| {
                     let slot = round * each + n;
                     stamp_value(slot, value);
-                    log.accept(Slot(slot), BALLOT, value)?.blocking_wait()
+                    Ok(log.accept(Slot(slot), BALLOT, value)?.blocking_wait()?)
                 })?;
             if round >= WARM_UP {
                 outcome.0 += time;
@@ -45,11 +44,12 @@ impl Bench<'_> {
                 outcome.2 = outcome.2.and(used);
             }
             log.commit_through(Slot((round + 1) * each - 1))
-                .and_then(|ticket| ticket.blocking_wait())
-                .map_err(failure)?;
+                .map_err(Failure::in_consensus_log(&dir))?
+                .blocking_wait()
+                .map_err(Failure::in_consensus_log(&dir))?;
             // Otherwise a checkpoint that those commits made due would run during the next timed
             // round.
-            log.maintenance().checkpoint().map_err(failure)?;
+            log.maintenance().checkpoint().map_err(Failure::in_consensus_log(&dir))?;
         }
         self.compare_committed(&log, ROUND_COUNT * each)?;
         let metadata = self.end(&log, &dir)?;
@@ -70,7 +70,7 @@ impl Bench<'_> {
         let outcome = self.timed(threads, count / threads as u64, |value, slot| {
             stamp_value(slot, value);
             log.accept(Slot(slot), BALLOT, value)?.blocking_wait()?;
-            log.commit(Slot(slot), BALLOT).map(drop)
+            Ok(log.commit(Slot(slot), BALLOT).map(drop)?)
         })?;
         self.compare_committed(&log, count)?;
         let metadata = self.end(&log, &dir)?;
@@ -82,18 +82,19 @@ impl Bench<'_> {
         let options = self.arguments.options(mode, true);
         let work = if committed { "read-committed" } else { "read-uncommitted" };
         let (log, dir) = self.open(&format!("{work}-{threads}"), options.clone())?;
-        let failure = |error| Failure::from_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..LOG_ENTRIES {
             stamp_value(slot, &mut value);
             log.accept(Slot(slot), BALLOT, &value)
-                .and_then(|ticket| ticket.blocking_wait())
-                .map_err(failure)?;
+                .map_err(Failure::in_consensus_log(&dir))?
+                .blocking_wait()
+                .map_err(Failure::in_consensus_log(&dir))?;
         }
         if committed {
             log.commit_through(Slot(LOG_ENTRIES - 1))
-                .and_then(|ticket| ticket.blocking_wait())
-                .map_err(failure)?;
+                .map_err(Failure::in_consensus_log(&dir))?
+                .blocking_wait()
+                .map_err(Failure::in_consensus_log(&dir))?;
         }
         // Each operation of the timed part is one guard with all its reads.
         let rounds = self.arguments.count.unwrap_or(16 << 20).div_ceil(UNDER_ONE_GUARD).max(2) / 2;
@@ -114,7 +115,7 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        outcome.1 = single_reads(&log, committed).map_err(failure)?;
+        outcome.1 = single_reads(&log, committed).map_err(Failure::in_consensus_log(&dir))?;
         if committed {
             self.compare_committed(&log, LOG_ENTRIES)?;
         } else {
@@ -138,13 +139,13 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("scan", options.clone())?;
-        let failure = |error| Failure::from_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..SCANNED_SLOTS {
             stamp_value(slot, &mut value);
             log.accept(Slot(slot), BALLOT, &value)
-                .and_then(|ticket| ticket.blocking_wait())
-                .map_err(failure)?;
+                .map_err(Failure::in_consensus_log(&dir))?
+                .blocking_wait()
+                .map_err(Failure::in_consensus_log(&dir))?;
         }
         let count = self.arguments.count.unwrap_or(20_000).min(1_000_000);
         let outcome = self.timed(1, count, |_, _| {

@@ -90,7 +90,7 @@ impl<'a> Openings<'a> {
         let log = ConsensusLog::builder(dir)
             .options(self.arguments.options(Mode::Volatile, true))
             .open()
-            .map_err(|error| Failure::from_consensus(&error, dir))?;
+            .map_err(|error| Failure::from_consensus(error, dir))?;
         let took = begin.elapsed();
         self.used = self.used.and(ResourceUse { resident: resources::peak(), ..snapshot.used() });
         self.latencies.add(took);
@@ -103,7 +103,7 @@ impl<'a> Openings<'a> {
         if compares && compare(&log, self.arguments.size as usize, dir)? != recovered {
             return Err(Failure::failed("fewer values were read back than were committed"));
         }
-        log.close().map_err(|error| Failure::from_consensus(&error, dir))
+        log.close().map_err(|error| Failure::from_consensus(error, dir))
     }
 
     /// Checks that the log has every durable commit. Returns how many it has.

@@ -25,14 +25,13 @@ impl Bench<'_> {
         let options = self.arguments.options(Mode::Durable, true);
         let work = if create { "snapshot-create" } else { "snapshot-read" };
         let (log, dir) = self.open(work, options.clone())?;
-        let failed = |error| Failure::from_consensus(&error, &dir);
         let wrong =
             || Failure::failed("a snapshot was read that is not the one written".to_owned());
         log.learn(Slot(0), BALLOT, b"0")
-            .and_then(|ticket| ticket.blocking_wait())
-            .map_err(failed)?;
+            .and_then(|ticket| Ok(ticket.blocking_wait()?))
+            .map_err(Failure::in_consensus_log(&dir))?;
         let mut state: Vec<u8> = (0..STATE_BYTES).map(|at| (at / 255 + at * 7) as u8).collect();
-        log.snapshots().create(Slot(0), &*state).map_err(failed)?;
+        log.snapshots().create(Slot(0), &*state).map_err(Failure::in_consensus_log(&dir))?;
         let (max_rounds, max_time) = self.limits(OPERATIONS_PER_SNAPSHOT);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
@@ -42,19 +41,21 @@ impl Bench<'_> {
             state[..8].copy_from_slice(&rounds.to_le_bytes());
             if create {
                 let slot = Slot(rounds + 1);
-                let learned = log.learn(slot, BALLOT, b"0").map_err(failed)?;
-                learned.blocking_wait().map_err(failed)?;
+                let learned =
+                    log.learn(slot, BALLOT, b"0").map_err(Failure::in_consensus_log(&dir))?;
+                learned.blocking_wait().map_err(Failure::in_consensus_log(&dir))?;
                 let start = Instant::now();
-                log.snapshots().create(slot, &*state).map_err(failed)?;
+                log.snapshots().create(slot, &*state).map_err(Failure::in_consensus_log(&dir))?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
                 if rounds % SNAPSHOTS_KEPT == 0 {
-                    log.snapshots().keep(1).map_err(failed)?;
+                    log.snapshots().keep(1).map_err(Failure::in_consensus_log(&dir))?;
                 }
             } else {
                 read.clear();
                 let start = Instant::now();
-                let mut latest = log.snapshots().latest().map_err(failed)?;
+                let mut latest =
+                    log.snapshots().latest().map_err(Failure::in_consensus_log(&dir))?;
                 latest.read_to_end(&mut read).map_err(|error| Failure::from_io("read", &error))?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
@@ -66,7 +67,7 @@ impl Bench<'_> {
         }
         let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         if create {
-            let mut latest = log.snapshots().latest().map_err(failed)?;
+            let mut latest = log.snapshots().latest().map_err(Failure::in_consensus_log(&dir))?;
             latest.read_to_end(&mut read).map_err(|error| Failure::from_io("read", &error))?;
             if read != state {
                 return Err(wrong());

@@ -83,14 +83,14 @@ impl Bench<'_> {
         let log = ConsensusLog::builder(&dir)
             .options(options)
             .open()
-            .map_err(|error| Failure::from_consensus(&error, &dir))?;
+            .map_err(|error| Failure::from_consensus(error, &dir))?;
         Ok((log, dir))
     }
 
     /// Closes the log and removes it. Returns its metadata from before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<LogStats> {
         let stats = log.stats().log_stats;
-        log.close().map_err(|error| Failure::from_consensus(&error, dir))?;
+        log.close().map_err(|error| Failure::from_consensus(error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
                 Failure::from_io(format_args!("remove {}", dir.display()), &error)
@@ -124,7 +124,7 @@ impl Bench<'_> {
         let parts: Vec<ThreadRun> = parts
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|error| Failure::from_consensus(&error, &self.dir))?;
+            .map_err(|error| Failure::from_consensus(error, &self.dir))?;
         parts.iter().for_each(|part| all.merge(&part.latencies));
         let begin = parts.iter().map(|part| part.begin).min();
         let end = parts.iter().map(|part| part.end).max();

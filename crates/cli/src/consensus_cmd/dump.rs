@@ -48,7 +48,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {
-        return Err(Failure::from_consensus(&Error::Truncated { floor }, &target.dir));
+        return Err(Failure::from_consensus(Error::Truncated { floor }, &target.dir));
     }
     if let (Some(from), Some(last)) = (arguments.from, found.totals.last)
         && Slot(from) > last
@@ -79,7 +79,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     }
     // What was printed before the failure is complete.
     output::unless_closed(out.flush())?;
-    visited.map_err(|error| target.failure(&error))?;
+    visited.map_err(|error| target.failure(error))?;
     report_lost(&found, &target, arguments)
 }
 
@@ -120,7 +120,7 @@ fn report_lost(found: &Inspection, target: &Target, arguments: &DumpArguments) -
         }
         count = (last.0 - first.0).saturating_add(1).saturating_add(count);
     });
-    visited.map_err(|error| target.failure(&error))?;
+    visited.map_err(|error| target.failure(error))?;
     if count == 0 {
         return Ok(());
     }

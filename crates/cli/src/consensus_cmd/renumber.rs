@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{COPY_COMPONENT, ConsensusLog, Error, LogManager, ReadOnlyReason, logs_in};
+use esker_consensus::{
+    COPY_COMPONENT, ConsensusLog, Error, LogManager, ReadOnlyReason, StorageError, logs_in,
+};
 use esker_log::ReadOptions;
 use serde_json::json;
 
@@ -38,13 +40,14 @@ pub struct RenumberArguments {
 /// Makes the copies ordinary logs.
 pub fn run(arguments: &RenumberArguments) -> Outcome {
     let RenumberArguments { dir, json } = arguments;
-    let failed = |error: Error| Failure::from_consensus(&error, dir);
-    let (before, left) = match logs_in(dir).map_err(failed)? {
+    let failed = |error: Error| Failure::from_consensus(error, dir);
+    let (before, left) = match logs_in(dir).map_err(|error| failed(error.into()))? {
         Some(logs) => {
             let copies = || logs.iter().filter(|log| is(COPY_COMPONENT, &log.dir)).count();
             let before = copies();
             let manager = LogManager::builder(dir).must_exist(true).renumber().open();
-            manager.map_err(failed)?.close_all().map_err(failed)?;
+            let closed = manager.map_err(Error::from).and_then(|all| Ok(all.close_all()?));
+            closed.map_err(failed)?;
             (before, copies())
         }
         None => {
@@ -66,15 +69,20 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
         return Ok(());
     }
     let reason = ReadOnlyReason::Repaired;
-    Err(Failure::failed(format!("{left} of {}: {}", dir.display(), Error::ReadOnly { reason })))
+    Err(Failure::failed(format!(
+        "{left} of {}: {}",
+        dir.display(),
+        StorageError::ReadOnly { reason }
+    )))
 }
 
 fn one(dir: &Path) -> Outcome {
-    let failed = |error: Error| Failure::from_consensus(&error, dir);
-    let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
+    let failed = |error: Error| Failure::from_consensus(error, dir);
+    let log = ConsensusLog::builder(dir).must_exist(true).open();
+    let log = log.map_err(|error| failed(error.into()))?;
     let is_node_label = esker_server::is_node_label(&log.options().label);
     let reason = log.stats().read_only;
-    log.close().map_err(failed)?;
+    log.close().map_err(|error| failed(error.into()))?;
     match reason {
         None => Ok(()),
         Some(_) if is_node_label => Err(Failure::failed(format!(
@@ -84,9 +92,9 @@ fn one(dir: &Path) -> Outcome {
         ))),
         Some(ReadOnlyReason::Copied) => {
             let log = ConsensusLog::builder(dir).must_exist(true).renumber().open();
-            log.map_err(failed)?.close().map_err(failed)
+            log.map_err(Error::from).and_then(|log| Ok(log.close()?)).map_err(failed)
         }
-        Some(reason) => Err(failed(Error::ReadOnly { reason })),
+        Some(reason) => Err(failed(StorageError::ReadOnly { reason }.into())),
     }
 }
 

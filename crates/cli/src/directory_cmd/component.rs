@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_consensus::{
-    COMPONENT, COPY_COMPONENT, Error, UNFINISHED_BACKUP, inspect, label_in, logs_in,
+    COMPONENT, COPY_COMPONENT, OpenError, StorageError, UNFINISHED_BACKUP, inspect, label_in,
+    logs_in,
 };
 use esker_log::{ReadOnlyLog, ReadOptions};
 use esker_server::{ServerOptions, is_node_label};
@@ -118,8 +119,8 @@ impl Directory {
     fn find_many(path: PathBuf) -> Outcome<Self> {
         match logs_in(&path) {
             Ok(Some(_)) => return Ok(Self { path, component: Component::Manager }),
-            Ok(None) | Err(Error::Log(esker_log::Error::Io(_))) => {}
-            Err(error) => return Err(Failure::from_consensus(&error, &path)),
+            Ok(None) | Err(OpenError::Storage(StorageError::Log(esker_log::Error::Io(_)))) => {}
+            Err(error) => return Err(Failure::from_consensus(error, &path)),
         }
         // The records show whose log it is, as when it is opened.
         if inspect(&path).is_ok_and(|found| found.invalid_records.is_empty()) {

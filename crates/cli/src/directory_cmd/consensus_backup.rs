@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_consensus::{BackupSummary, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log};
+use esker_consensus::{
+    BackupError, BackupSummary, Error, LogManager, Options, StorageError, UNFINISHED_BACKUP,
+    backup_log,
+};
 use serde_json::json;
 
 use super::component::{Component, Directory};
@@ -41,21 +44,25 @@ pub fn copy(
 }
 
 fn copy_one(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
-    backup_log(dir, to, &Options::default()).map_err(|error| explain(&error, dir, to, command))
+    backup_log(dir, to, &Options::default())
+        .map_err(|error| explain(error.into(), dir, to, command))
 }
 
 fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
-    let failed = |error: Error| explain(&error, dir, to, command);
-    let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
+    let failed = |error: Error| explain(error, dir, to, command);
+    let manager = LogManager::builder(dir).must_exist(true).open();
+    let manager = manager.map_err(|error| failed(error.into()))?;
     let interrupted = signals::close_at_signal({
         let manager = manager.clone();
         move || drop(manager.close_all())
     })?;
     let done = manager.backup(to).map_err(|error| match error {
-        Error::Closed | Error::RegistryClosed => command.ended_by_signal(interrupted.load(SeqCst)),
-        error => failed(error),
+        BackupError::Storage(StorageError::Closed) => {
+            command.ended_by_signal(interrupted.load(SeqCst))
+        }
+        error => failed(error.into()),
     })?;
-    manager.close_all().map_err(failed)?;
+    manager.close_all().map_err(|error| failed(error.into()))?;
     Ok(done)
 }
 
@@ -89,18 +96,22 @@ fn report(
 }
 
 /// The failure to copy, with its remedy.
-fn explain(error: &Error, dir: &Path, dest: &Path, command: CopyCommand) -> Failure {
-    match error {
-        Error::Log(esker_log::Error::Locked { .. }) => {
+fn explain(error: Error, dir: &Path, dest: &Path, command: CopyCommand) -> Failure {
+    match &error {
+        Error::Storage(StorageError::Log(esker_log::Error::Locked { .. })) => {
             let advice = "`LogManager::backup` copies many logs in the process that has them open";
             Failure::from_consensus(error, dir).or_else(advice)
         }
-        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, dest),
-        Error::Log(esker_log::Error::Trimmed(_)) => Failure::failed(format!(
-            "{}: another process dropped records before they were copied; try again",
-            dir.display()
-        )),
-        Error::Log(esker_log::Error::Quarantined(_)) => {
+        Error::Storage(StorageError::Log(esker_log::Error::NoSpace { cause, .. })) => {
+            no_space_for_copy(cause, dest)
+        }
+        Error::Storage(StorageError::Log(esker_log::Error::Trimmed(_))) => {
+            Failure::failed(format!(
+                "{}: another process dropped records before they were copied; try again",
+                dir.display()
+            ))
+        }
+        Error::Storage(StorageError::Log(esker_log::Error::Quarantined(_))) => {
             let advice = "a log that lost records is not copied, because its node may have \
                           forgotten votes: let that node rejoin as a new member";
             Failure::from_consensus(error, dir).or_else(advice)

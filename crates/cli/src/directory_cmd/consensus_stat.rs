@@ -38,10 +38,11 @@ pub fn run(directory: &Directory, key: Option<&str>, as_json: bool) -> Outcome {
 
 fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<String> {
     let found = target.read(|_| {})?;
-    let snapshots = ReadOnlySnapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
-    let snapshots = snapshots.map_err(|error| Failure::from_consensus(&error, &target.dir))?;
-    let shutdown = Shutdown::find(&target.dir)
-        .map_err(|error| Failure::from_consensus(&error.into(), &target.dir))?;
+    let snapshots =
+        ReadOnlySnapshots::open(&target.dir).and_then(|snapshots| Ok(snapshots.list()?));
+    let snapshots = snapshots.map_err(|error| Failure::from_consensus(error, &target.dir))?;
+    let shutdown =
+        Shutdown::find(&target.dir).map_err(|error| Failure::from_consensus(error, &target.dir))?;
     let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);
     if as_json {

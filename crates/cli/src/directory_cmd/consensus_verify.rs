@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Inspection, InvalidRecord, ReadOnlySnapshots, Slot};
+use esker_consensus::{
+    Error, Inspection, InvalidRecord, ReadOnlySnapshots, Slot, SnapshotError, StorageError,
+};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
@@ -58,7 +60,7 @@ fn check(component: Component, target: &Target, as_json: bool) -> Outcome<Report
     let dir = &target.dir;
     let bar = progress::bytes_bar(as_json);
     let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|error| Failure::from_consensus(&Error::Log(error), dir))?;
+        .map_err(|error| Failure::from_consensus(StorageError::Log(error), dir))?;
     bar.finish_and_clear();
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if valid { Some(read(target, report.records, as_json)?) } else { None };
@@ -93,18 +95,18 @@ fn slots(found: &Inspection) -> u64 {
 
 /// Reads every byte of the snapshots.
 fn check_snapshots(dir: &Path) -> Outcome<SnapshotChecks> {
-    let failed = |error: Error| Failure::from_consensus(&error, dir);
-    let snapshots = ReadOnlySnapshots::open(dir).map_err(failed)?;
+    let failed = |error: Error| Failure::from_consensus(error, dir);
+    let snapshots = ReadOnlySnapshots::open(dir).map_err(|error| failed(error.into()))?;
     let mut checks = SnapshotChecks::default();
-    for slot in snapshots.list().map_err(failed)? {
+    for slot in snapshots.list().map_err(|error| failed(error.into()))? {
         match snapshots.verify(slot) {
             Ok(_) => checks.whole.push(slot),
             // It was removed since it was listed.
-            Err(Error::NoSnapshot) => {}
-            Err(Error::CorruptedSnapshot { slot, cause }) => {
+            Err(SnapshotError::NoSnapshot) => {}
+            Err(SnapshotError::CorruptedSnapshot { slot, cause }) => {
                 checks.corrupt.push((slot, cause.to_string()));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error.into())),
         }
     }
     Ok(checks)

@@ -44,8 +44,8 @@ impl CopyCommand {
     }
 }
 
-/// Whether an earlier copy to this directory did not end; `component` is that of such a copy. One of
-/// many consensus logs has it in its registry.
+/// Whether an earlier copy to this directory did not end; `component` is that of such a copy. A
+/// copy of many consensus logs has it in its registry.
 pub fn is_unfinished(dest: &Path, component: Component) -> bool {
     [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
         let found = esker_log::component::identify(dir, ReadOptions::default());

@@ -106,15 +106,16 @@ fn repaired_json(component: Component, repaired: &Repaired, left: &[Corruption])
     })
 }
 
-/// Whether a segment was quarantined that has no valid record under its number, as one that was
-/// exchanged with another.
-fn is_exchanged(QuarantinedRange { offset, kept_in, .. }: &QuarantinedRange) -> bool {
+/// Whether a range was quarantined with the header of its segment, and has no valid record under
+/// the number of that segment, as where two segments were exchanged.
+fn is_exchanged(range: &QuarantinedRange, all: &[QuarantinedRange]) -> bool {
     let is_record = |found| matches!(found, Ok(Salvaged::Record(_)));
     let has_record = |file: &PathBuf| {
         let salvage = esker_log::salvage(file, ReadOptions::default());
-        salvage.is_ok_and(|mut all| all.any(is_record))
+        salvage.is_ok_and(|mut found| found.any(is_record))
     };
-    *offset == 0 && kept_in.as_ref().is_some_and(|file| !has_record(file))
+    let is_header = |other: &QuarantinedRange| other.file == range.file && other.offset == 0;
+    all.iter().any(is_header) && range.kept_in.as_ref().is_some_and(|file| !has_record(file))
 }
 
 fn repaired_text(
@@ -161,7 +162,7 @@ fn repaired_text(
         let _ = match kept_in.as_ref().map(|file| file.display()) {
             None if from < to => write!(text, "{records} are lost"),
             None => write!(text, "no record is known to be lost"),
-            Some(kept) if from < to && is_exchanged(range) => write!(
+            Some(kept) if from < to && is_exchanged(range, ranges) => write!(
                 text,
                 "{records} are no longer in the log; kept in {kept}, which has no valid record of this segment: if \
                  segments were exchanged, rename it to the number of its own, and `esker log salvage` prints its \

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_consensus::{
-    ConsensusLog, Error, LogGuard, LogManager, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotInfo,
+    ConsensusLog, CreateSnapshotError, Error, LogGuard, LogManager, OpenError, SNAPSHOT_NOTE_LIMIT,
+    Slot, SnapshotInfo,
 };
 
 use super::snapshot_text::{as_json, as_text};
@@ -73,7 +74,7 @@ pub fn run(arguments: &CreateFromArguments) -> Outcome {
     };
     let log = SnapshotTarget::open(dir, key.as_deref())?;
     let written = write(log.log(), arguments, &mut state);
-    let closed = log.close().map_err(|error| Failure::from_consensus(&error, dir));
+    let closed = log.close().map_err(|error| Failure::from_consensus(error, dir));
     let info = written?;
     closed?;
     if *json { output::print_json(&as_json(&info)) } else { output::print(&as_text(&info)) }
@@ -85,7 +86,6 @@ fn write(
     state: &mut dyn Read,
 ) -> Outcome<SnapshotInfo> {
     let CreateFromArguments { dir, file, slot, note, keep, force, .. } = arguments;
-    let failed = |error| Failure::from_consensus(&error, dir);
     let (slot, snapshots) = (Slot(*slot), log.snapshots());
     if !force && snapshots.verify(slot).is_ok() {
         return Err(Failure::failed(format!(
@@ -94,7 +94,8 @@ fn write(
         )));
     }
     if let Some(keep) = keep {
-        let newer = snapshots.list().map_err(failed)?.into_iter().filter(|at| *at > slot);
+        let newer = snapshots.list().map_err(|error| Failure::from_consensus(error, dir))?;
+        let newer = newer.into_iter().filter(|at| *at > slot);
         let newer = newer.filter(|at| snapshots.verify(*at).is_ok()).count();
         if newer >= *keep {
             return Err(Failure::failed(format!(
@@ -113,9 +114,11 @@ fn write(
             "{name} is empty: no snapshot was written; --force takes an empty state"
         )));
     }
-    let info = writer.finish(note.as_bytes()).map_err(failed)?;
+    let info = writer.finish(note.as_bytes());
+    let info = info.map_err(|error| Failure::from_consensus(error, dir))?;
     if let Some(count) = keep {
-        for removed in log.snapshots().keep(*count).map_err(failed)? {
+        let removed = log.snapshots().keep(*count);
+        for removed in removed.map_err(|error| Failure::from_consensus(error, dir))? {
             complain(&format!("note: removed the snapshot at slot {removed}"));
         }
     }
@@ -123,21 +126,21 @@ fn write(
 }
 
 /// The failure to begin a snapshot at a slot.
-fn refused(error: Error, log: &ConsensusLog, slot: Slot, dir: &Path) -> Failure {
+fn refused(error: CreateSnapshotError, log: &ConsensusLog, slot: Slot, dir: &Path) -> Failure {
     let (dir_shown, frontier) = (dir.display(), log.frontier());
     match error {
-        Error::SlotNotFound { .. } | Error::NotCommitted { .. } | Error::Gap { .. } => {
-            Failure::failed(match frontier {
-                Some(last) => format!(
-                    "{dir_shown}: not every slot up to {slot} is committed; the last snapshot possible is at slot {last}"
-                ),
-                None => format!("{dir_shown}: slot 0 is not committed, so there is no state yet"),
-            })
-        }
-        Error::Truncated { floor } => Failure::failed(format!(
+        CreateSnapshotError::SlotNotFound { .. }
+        | CreateSnapshotError::NotCommitted { .. }
+        | CreateSnapshotError::Gap { .. } => Failure::failed(match frontier {
+            Some(last) => format!(
+                "{dir_shown}: not every slot up to {slot} is committed; the last snapshot possible is at slot {last}"
+            ),
+            None => format!("{dir_shown}: slot 0 is not committed, so there is no state yet"),
+        }),
+        CreateSnapshotError::Truncated { floor } => Failure::failed(format!(
             "{dir_shown}: slots up to {floor} were dropped, so no state machine could continue after slot {slot}"
         )),
-        error => Failure::from_consensus(&error, dir),
+        error => Failure::from_consensus(error, dir),
     }
 }
 
@@ -150,7 +153,7 @@ enum SnapshotTarget {
 
 impl SnapshotTarget {
     fn open(dir: &Path, key: Option<&str>) -> Outcome<Self> {
-        let failed = |error: Error| Failure::from_consensus(&error, dir);
+        let failed = |error: OpenError| Failure::from_consensus(error, dir);
         let target = consensus_dir::target(dir, key)?;
         let Some(key) = target.key() else {
             let log = ConsensusLog::builder(dir).must_exist(true).open();
@@ -171,11 +174,12 @@ impl SnapshotTarget {
 
     fn close(self) -> Result<(), Error> {
         match self {
-            Self::Single(log) => log.close(),
+            Self::Single(log) => log.close()?,
             Self::Managed(manager, log) => {
                 drop(log);
-                manager.close_all()
+                manager.close_all()?;
             }
         }
+        Ok(())
     }
 }

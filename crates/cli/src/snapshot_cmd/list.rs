@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use esker_consensus::SnapshotError;
 
 use super::snapshot_text::{as_json, as_text, damage, open};
 use crate::consensus_dir;
@@ -37,14 +38,14 @@ pub fn run(arguments: &ListArguments) -> Outcome {
     let dir = &consensus_dir::target(&arguments.dir, arguments.key.as_deref())?.dir;
     let snapshots = open(dir)?;
     let mut corrupt = 0;
-    for slot in snapshots.list().map_err(|error| Failure::from_consensus(&error, dir))? {
+    for slot in snapshots.list().map_err(|error| Failure::from_consensus(error, dir))? {
         match snapshots.info(slot) {
             Ok(info) if arguments.json => output::print_json(&as_json(&info))?,
             Ok(info) => output::print(&as_text(&info))?,
             // It was removed since.
-            Err(esker_consensus::Error::NoSnapshot) => {}
+            Err(SnapshotError::NoSnapshot) => {}
             Err(error) => {
-                complain(Failure::from_consensus(&error, dir).message());
+                complain(Failure::from_consensus(error.clone(), dir).message());
                 if arguments.json {
                     output::print_json(&damage(slot, &error))?;
                 }

@@ -49,10 +49,13 @@ pub fn run(arguments: &RestoreArguments) -> Outcome {
     let wanted = Slot(arguments.at_or_before.unwrap_or(u64::MAX));
     let mut snapshot = snapshots.at_or_before(wanted).map_err(|error| {
         let before = arguments.at_or_before.map(|slot| format!(" at or before slot {slot}"));
-        failure(&error, dir, &snapshots, &before.unwrap_or_default())
+        failure(error.into(), dir, &snapshots, &before.unwrap_or_default())
     })?;
     for skipped in snapshot.skipped() {
-        complain(&format!("passed over: {}", Failure::from_consensus(skipped, dir).message()));
+        complain(&format!(
+            "passed over: {}",
+            Failure::from_consensus(skipped.clone(), dir).message()
+        ));
     }
     let mut out = output::buffered()?;
     let written = if arguments.json {

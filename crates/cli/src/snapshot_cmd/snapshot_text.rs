@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, ReadOnlySnapshots, Slot, SnapshotInfo};
+use esker_consensus::{Error, ReadOnlySnapshots, Slot, SnapshotError, SnapshotInfo};
 use serde_json::{Value, json};
 
 use esker_command::exit::{Failure, Outcome};
@@ -10,11 +10,11 @@ use esker_command::output;
 
 /// Opens the snapshots of the log in `dir`, beside its writer.
 pub fn open(dir: &Path) -> Outcome<ReadOnlySnapshots> {
-    ReadOnlySnapshots::open(dir).map_err(|error| Failure::from_consensus(&error, dir))
+    ReadOnlySnapshots::open(dir).map_err(|error| Failure::from_consensus(error, dir))
 }
 
 /// The failure to use the snapshots of the log in `dir`. `wanted` is what was looked for.
-pub fn failure(error: &Error, dir: &Path, snapshots: &ReadOnlySnapshots, wanted: &str) -> Failure {
+pub fn failure(error: Error, dir: &Path, snapshots: &ReadOnlySnapshots, wanted: &str) -> Failure {
     if !matches!(error, Error::NoSnapshot) {
         return Failure::from_consensus(error, dir);
     }
@@ -49,12 +49,12 @@ pub fn as_text(info: &SnapshotInfo) -> String {
 }
 
 /// The corruption of a snapshot as JSON.
-pub fn damage(slot: Slot, error: &Error) -> Value {
+pub fn damage(slot: Slot, error: &SnapshotError) -> Value {
     let (what, place) = match error {
-        Error::CorruptedSnapshot { cause: esker_log::Error::Corrupted(found), .. } => {
+        SnapshotError::CorruptedSnapshot { cause: esker_log::Error::Corrupted(found), .. } => {
             (found.to_string(), Some(found))
         }
-        Error::CorruptedSnapshot { cause, .. } => (cause.to_string(), None),
+        SnapshotError::CorruptedSnapshot { cause, .. } => (cause.to_string(), None),
         error => (error.to_string(), None),
     };
     let mut line = json!({ "slot": slot.0, "sound": false, "damage": what });

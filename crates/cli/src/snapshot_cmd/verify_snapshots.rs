@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::{Error, Slot};
+use esker_consensus::{Error, Slot, SnapshotError};
 use serde_json::json;
 
 use super::snapshot_text::{damage, failure, open};
@@ -41,10 +41,10 @@ pub struct VerifyArguments {
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &consensus_dir::target(&arguments.dir, arguments.key.as_deref())?.dir;
     let snapshots = open(dir)?;
-    let failed = |error: &Error, wanted: &str| failure(error, dir, &snapshots, wanted);
+    let failed = |error: Error, wanted: &str| failure(error, dir, &snapshots, wanted);
     let wanted = match arguments.slot {
         Some(slot) => vec![Slot(slot)],
-        None => snapshots.list().map_err(|error| failed(&error, ""))?,
+        None => snapshots.list().map_err(|error| failed(error.into(), ""))?,
     };
     let (mut corrupt, mut newest) = (Vec::new(), None);
     for slot in wanted {
@@ -56,14 +56,14 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
                 (line, format!("{slot} sound: {}\n", output::counted(len, "byte")))
             }
             // It was removed since it was listed.
-            Err(Error::NoSnapshot) if arguments.slot.is_none() => continue,
-            Err(error @ Error::CorruptedSnapshot { .. }) => {
+            Err(SnapshotError::NoSnapshot) if arguments.slot.is_none() => continue,
+            Err(error @ SnapshotError::CorruptedSnapshot { .. }) => {
                 corrupt.push(slot.to_string());
                 let line = damage(slot, &error);
                 let what = line["damage"].as_str().unwrap_or_default().to_owned();
                 (line, format!("{slot} corrupt: {what}\n"))
             }
-            Err(error) => return Err(failed(&error, &format!(" at slot {slot}"))),
+            Err(error) => return Err(failed(error.into(), &format!(" at slot {slot}"))),
         };
         if arguments.json { output::print_json(&line)? } else { output::print(&text)? }
     }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Result, Slot};
+use esker_consensus::{AcceptError, Ballot, ConsensusLog, OpenError, Slot};
 
 use super::step::{Figure, StepResult, ensure, kill_process, record, start, timed};
 use esker_command::output::print_while_open;
@@ -32,7 +32,10 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     }
     let promised = log.promise(SECOND, Slot(0))?.blocking_wait()?;
     let late = log.accept(Slot(slots + 1), FIRST, b"late");
-    ensure!(matches!(late, Err(Error::StaleBallot { .. })), "the old proposer was not refused");
+    ensure!(
+        matches!(late, Err(AcceptError::StaleBallot { .. })),
+        "the old proposer was not refused"
+    );
     for entry in promised.uncommitted() {
         log.accept(entry.slot(), SECOND, entry.value())?.blocking_wait()?;
         log.commit(entry.slot(), SECOND)?.blocking_wait()?;
@@ -46,7 +49,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     ])
 }
 
-fn open(dir: &Path) -> Result<ConsensusLog> {
+fn open(dir: &Path) -> Result<ConsensusLog, OpenError> {
     ConsensusLog::builder(dir).segment_size(8 << 20).reserve(1 << 20).open()
 }
 

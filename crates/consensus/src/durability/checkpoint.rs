@@ -91,11 +91,11 @@ use crate::durability::metadata::Metadata;
 use crate::index::page::PageCopy;
 use crate::index::page_table::{Index, PAGES_MAX, PageLookup};
 use crate::index::slot_locks::AllLocks;
-use crate::outcome::{Result, refuse_if_forked};
 use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, JobOutcome, JobRunner};
 use crate::state::commit_tracker::AppStateBytes;
 use crate::state::inner::Inner;
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// The most bytes of pages that are appended and not yet durable. `UNSYNCED_BYTES_MAX_CLOSING`
 /// applies during a close, when no caller is active.
@@ -128,7 +128,7 @@ pub(crate) struct Checkpoint {
 
 impl Inner {
     /// Takes a checkpoint, whether or not one is due.
-    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+    pub(crate) fn checkpoint_now(&self) -> Result<(), StorageError> {
         refuse_if_forked()?;
         let _running = self.checkpoints.lock();
         self.checkpoint(0)
@@ -148,7 +148,7 @@ impl Inner {
     }
 
     /// The background job. After a failure, the next attempt waits for more records.
-    fn automatic_checkpoint(&self) -> Result<()> {
+    fn automatic_checkpoint(&self) -> Result<(), StorageError> {
         let _running = self.checkpoints.lock();
         if !self.is_checkpoint_due() {
             return Ok(());
@@ -160,9 +160,9 @@ impl Inner {
     }
 
     /// Takes a checkpoint. The caller holds the lock of `checkpoints` and no slot lock. Pages that
-    /// were stored before `rewrite_below` are stored again. Returns [`Error::Closed`] between two
-    /// pages if the log is closed.
-    pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
+    /// were stored before `rewrite_below` are stored again. Returns [`StorageError::Closed`]
+    /// between two pages if the log is closed.
+    pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<(), StorageError> {
         self.count_durable(&crossbeam_epoch::pin());
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
@@ -175,7 +175,7 @@ impl Inner {
     }
 
     /// Takes the checkpoint of a close: the log accepts nothing any more.
-    pub(crate) fn last_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<()> {
+    pub(crate) fn last_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), StorageError> {
         (checkpoint.window, checkpoint.closing) = (UNSYNCED_BYTES_MAX_CLOSING, true);
         while self.take_page(&mut checkpoint)? {}
         self.end_checkpoint(checkpoint)
@@ -212,7 +212,7 @@ impl Inner {
     }
 
     /// Stores the next page, if it changed. Returns `false` when no page is left.
-    pub(crate) fn take_page(&self, checkpoint: &mut Checkpoint) -> Result<bool> {
+    pub(crate) fn take_page(&self, checkpoint: &mut Checkpoint) -> Result<bool, StorageError> {
         let next = self.index.next_page(checkpoint.next, &crossbeam_epoch::pin());
         let Some(number) = next else { return Ok(false) };
         checkpoint.next = number + 1;
@@ -243,12 +243,16 @@ impl Inner {
         Ok(true)
     }
 
-    fn append_for(&self, closing: bool, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Ticket> {
+    fn append_for(
+        &self,
+        closing: bool,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Ticket, StorageError> {
         if closing { self.append(encode) } else { self.append_internal(encode) }
     }
 
     /// Copies a page for a checkpoint; `None` if it does not have to be stored.
-    fn copy_page(&self, number: u64, rewrite_below: u64) -> Result<Option<PageCopy>> {
+    fn copy_page(&self, number: u64, rewrite_below: u64) -> Result<Option<PageCopy>, StorageError> {
         let guard = crossbeam_epoch::pin();
         let rewrite = self.index.stored_at(number, &guard) < rewrite_below;
         match self.index.find(number, &guard) {
@@ -272,7 +276,7 @@ impl Inner {
     }
 
     /// Appends the root, and names it in the app metadata once it is durable.
-    pub(crate) fn end_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
+    pub(crate) fn end_checkpoint(&self, checkpoint: Checkpoint) -> Result<(), StorageError> {
         let Checkpoint { mut root, app_state, appended, tickets, closing, .. } = checkpoint;
         let mut pages = self.index.stored(&crossbeam_epoch::pin());
         let limit = page_of(Index::limit(root.start));
@@ -302,7 +306,7 @@ impl JobRunner for Inner {
         &self.background
     }
 
-    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome> {
+    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome, StorageError> {
         match job {
             Job::Checkpoint => self.automatic_checkpoint().map(|()| JobOutcome::Done),
             Job::Reclaim => self.reclaim_job(),

@@ -6,16 +6,20 @@ use esker_log::{Seq, Start};
 use crate::base::ballot::Ballot;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
-use crate::outcome::Result;
 use crate::record::Record;
 use crate::state::inner::Inner;
+use crate::storage_error::StorageError;
 
 /// A stream reads through at most this many records to reach the next one needed; for a longer
 /// distance a new stream is opened.
 const STREAM_GAP_MAX: u64 = 4096;
 
 /// Loads the values of these records and slots into memory, in record order.
-pub(crate) fn load_values(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
+pub(crate) fn load_values(
+    inner: &Inner,
+    mut open: &[(u64, u64)],
+    guard: &Guard,
+) -> Result<(), StorageError> {
     let mut stream = None;
     let mut reached = 0;
     while let [(seq, slot), rest @ ..] = open {
@@ -59,14 +63,14 @@ fn load_value(
     slot: u64,
     read: Option<(Ballot, &[u8])>,
     guard: &Guard,
-) -> Result<()> {
+) -> Result<(), StorageError> {
     let page = inner.known_page(slot, guard)?;
     let indexed = page.slot(slot);
     let stored;
     let (ballot, value) = match read {
         Some(read) => read,
         None => {
-            stored = inner.entry_at(slot, indexed, guard)?;
+            stored = inner.locked_entry(slot, indexed, guard)?;
             (stored.ballot(), stored.value())
         }
     };

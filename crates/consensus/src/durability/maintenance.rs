@@ -4,9 +4,10 @@ use esker_log::Seq;
 use esker_log::reclaim::Reclaimed;
 
 use crate::base::slot::Slot;
+use crate::errors::protocol_errors::ReadError;
 use crate::memory::entry::Entry;
-use crate::outcome::Result;
 use crate::state::inner::{ConsensusLog, Guard, Inner};
+use crate::storage_error::StorageError;
 
 /// Checkpoints, space, metrics of the underlying log, and single records: the calls of operators
 /// and tests. A protocol needs none of them. From [`ConsensusLog::maintenance`].
@@ -28,7 +29,7 @@ impl ConsensusLog {
     /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// log.maintenance().checkpoint()?; // the next opening reads little
     /// assert_eq!(log.stats().since_checkpoint, 0);
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn maintenance(&self) -> Maintenance<'_> {
@@ -41,13 +42,9 @@ impl<'a> Maintenance<'a> {
     /// entries are not affected. Blocks; other operations continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
-    /// [`Error::Log`].
-    ///
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    /// [`Error::Closed`]: crate::Error::Closed
-    /// [`Error::Log`]: crate::Error::Log
-    pub fn checkpoint(&self) -> Result<()> {
+    /// [`StorageError::ReadOnly`]; [`StorageError::Closed`], also when the log is closed meanwhile;
+    /// [`StorageError::Log`].
+    pub fn checkpoint(&self) -> Result<(), StorageError> {
         self.inner.checkpoint_now()
     }
 
@@ -63,15 +60,10 @@ impl<'a> Maintenance<'a> {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
-    /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
-    /// Space reclaimed before the error stays reclaimed, and no data is lost.
-    ///
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    /// [`Error::Closed`]: crate::Error::Closed
-    /// [`Error::CorruptedEntry`]: crate::Error::CorruptedEntry
-    /// [`Error::Log`]: crate::Error::Log
-    pub fn reclaim(&self) -> Result<Reclaimed> {
+    /// [`StorageError::ReadOnly`]; [`StorageError::Closed`], also when the log is closed meanwhile;
+    /// [`StorageError::CorruptedEntry`] and [`StorageError::Log`] when a live value cannot be read
+    /// or copied. Space reclaimed before the error stays reclaimed, and no data is lost.
+    pub fn reclaim(&self) -> Result<Reclaimed, StorageError> {
         self.inner.reclaim_now()
     }
 
@@ -96,8 +88,8 @@ impl<'a> Maintenance<'a> {
     /// [`iterate`](ConsensusLog::iterate) reports slots that may be lost.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
-    pub fn scan_uncommitted<'g>(&self, guard: &'g Guard) -> Result<Vec<Entry<'g>>> {
+    /// [`StorageError::Closed`].
+    pub fn scan_uncommitted<'g>(&self, guard: &'g Guard) -> Result<Vec<Entry<'g>>, StorageError> {
         self.inner.scan_uncommitted(&guard.0)
     }
 
@@ -106,17 +98,16 @@ impl<'a> Maintenance<'a> {
     ///
     /// # Errors
     /// As [`ConsensusLog::read`].
-    pub fn offset_of(&self, slot: Slot) -> Result<Option<Seq>> {
+    pub fn offset_of(&self, slot: Slot) -> Result<Option<Seq>, ReadError> {
         self.inner.offset_of(slot.0)
     }
 
     /// Returns the entry whose value is in this record. A later record may have replaced it.
     ///
     /// # Errors
-    /// [`Error::InvalidOffset`](crate::Error::InvalidOffset) if no durable entry is there;
-    /// [`Error::Log`](crate::Error::Log) and
-    /// [`Error::CorruptedRecord`](crate::Error::CorruptedRecord) for corruption.
-    pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
+    /// [`ReadError::InvalidOffset`] if no durable entry is there; [`ReadError::Storage`], with
+    /// [`StorageError::Log`] and [`StorageError::CorruptedRecord`] for corruption.
+    pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>, ReadError> {
         self.inner.read_at(offset)
     }
 }

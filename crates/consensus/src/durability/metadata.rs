@@ -6,8 +6,9 @@ use std::path::Path;
 use esker_log::{Component, Log, ReadOptions};
 
 use crate::component;
+use crate::errors::manager_errors::{OpenError, WrongLabel};
 use crate::options::Options;
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// Bytes before the label.
 const ROOT_SEQ_BYTES: usize = 8;
@@ -42,10 +43,14 @@ impl Metadata {
     /// the same. A replica that is missing costs a group less than one that promises with the
     /// memory of another. An operator who knows whose log it is removes the file: a log that has
     /// none takes the label.
-    pub(crate) fn read(log: &Log, component: Component, options: &Options) -> Result<Self> {
+    pub(crate) fn read(
+        log: &Log,
+        component: Component,
+        options: &Options,
+    ) -> Result<Self, StorageError> {
         match log.component().app_metadata(component) {
             Ok(metadata) => Ok(metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes))),
-            Err(error) if !options.label.is_empty() => Err(error.into()),
+            Err(error) if !options.label.is_empty() => Err(StorageError::from_log(error)),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
                 Ok(Self::default())
@@ -60,17 +65,18 @@ impl Metadata {
         log: &Log,
         component: Component,
         options: &Options,
-    ) -> Result<()> {
+    ) -> Result<(), OpenError> {
         let label = &options.label;
         if label.is_empty() || self.label == *label {
             return Ok(());
         }
         if !self.label.is_empty() {
             let (found, expected) = (self.label.clone(), label.clone());
-            return Err(Error::WrongLabel { found, expected });
+            return Err(WrongLabel { found, expected }.into());
         }
         self.label.clone_from(label);
-        Ok(log.component().put_app_metadata(component, &self.encode())?)
+        let stored = log.component().put_app_metadata(component, &self.encode());
+        Ok(stored.map_err(StorageError::from_log)?)
     }
 }
 
@@ -78,8 +84,8 @@ impl Metadata {
 /// no app metadata there are those of a consensus log. Needs no lock.
 ///
 /// # Errors
-/// [`Error::Log`] if the app metadata cannot be read or are corrupt.
-pub fn label_in(dir: impl AsRef<Path>) -> Result<Option<Vec<u8>>> {
+/// [`StorageError::Log`] if the app metadata cannot be read or are corrupt.
+pub fn label_in(dir: impl AsRef<Path>) -> Result<Option<Vec<u8>>, StorageError> {
     let metadata = component::app_metadata(dir.as_ref(), &ReadOptions::default())?;
     Ok(metadata.map(|bytes| Metadata::decode(&bytes).label))
 }

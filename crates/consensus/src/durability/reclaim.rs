@@ -38,10 +38,10 @@ use esker_log::{Seq, Ticket};
 use crate::base::slot::{Slot, first_slot_of, page_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::PageLookup;
-use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::record::{self, Record};
 use crate::state::background::{self, Job, JobOutcome};
 use crate::state::inner::Inner;
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// While callers append, a throttled pass pauses for this multiple of the time that it worked.
 const PAUSE_PER_WORK: u32 = 3;
@@ -53,7 +53,7 @@ const PAGE_HEADER_BYTES: usize = 11;
 
 impl Inner {
     /// Drops segments as long as at most half of their bytes are live.
-    pub(crate) fn reclaim_now(&self) -> Result<Reclaimed> {
+    pub(crate) fn reclaim_now(&self) -> Result<Reclaimed, StorageError> {
         refuse_if_forked()?;
         // Later segments would keep it at work for as long as callers append.
         let end = self.log.accepted();
@@ -83,12 +83,12 @@ impl Inner {
     }
 
     /// Runs the background job: one pass, so that other jobs get their turn.
-    pub(crate) fn reclaim_job(&self) -> Result<JobOutcome> {
+    pub(crate) fn reclaim_job(&self) -> Result<JobOutcome, StorageError> {
         let done = self.reclaim_once(Effort::Lazy)?;
         Ok(if done.segments > 0 { JobOutcome::RunAgain } else { JobOutcome::Done })
     }
 
-    fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed> {
+    fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed, StorageError> {
         let Some(_no_backup) = self.reclaiming.try_removal() else {
             return Ok(Reclaimed::default());
         };
@@ -127,7 +127,12 @@ struct ReclaimPass<'a> {
 }
 
 impl ReclaimPass<'_> {
-    fn each_in(&self, number: u64, start: u64, visit: &mut dyn FnMut(Live)) -> Result<()> {
+    fn each_in(
+        &self,
+        number: u64,
+        start: u64,
+        visit: &mut dyn FnMut(Live),
+    ) -> Result<(), StorageError> {
         let inner = self.inner;
         loop {
             let guard = crossbeam_epoch::pin();
@@ -148,10 +153,10 @@ impl ReclaimPass<'_> {
                         Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
                         Err(cause) => {
                             let slot = Slot(first_slot_of(number).max(start));
-                            return Err(Error::CorruptedEntry { slot, cause });
+                            return Err(StorageError::CorruptedEntry { slot, cause });
                         }
                     };
-                    let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+                    let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
                     let Record::Page { number: found, first, words } =
                         Record::decode(&view).map_err(nonsense)?
                     else {
@@ -174,17 +179,17 @@ impl ReclaimPass<'_> {
 }
 
 impl Owner for ReclaimPass<'_> {
-    type Error = Error;
+    type Error = StorageError;
     type Key = u64;
     // A copy changes its page, which the checkpoint before the drop stores again.
     const CHECKPOINT_GROWS: bool = true;
 
-    fn barrier(&self) -> Result<()> {
+    fn barrier(&self) -> Result<(), StorageError> {
         drop(self.inner.all_locks()?);
         Ok(())
     }
 
-    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), StorageError> {
         let start = self.inner.start();
         let numbers = self.inner.index.numbers(page_of(start), &crossbeam_epoch::pin());
         for number in numbers {
@@ -203,17 +208,17 @@ impl Owner for ReclaimPass<'_> {
         changed + record::root_bytes(kept)
     }
 
-    fn is_no_space(error: &Error) -> bool {
-        matches!(error, Error::Log(cause) if cause.is_no_space())
+    fn is_no_space(error: &StorageError) -> bool {
+        error.is_no_space()
     }
 
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
         purpose: Purpose,
-    ) -> Result<Option<(u64, Ticket)>> {
+    ) -> Result<Option<(u64, Ticket)>, StorageError> {
         let (inner, seq) = (self.inner, record.seq.0);
-        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+        let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
         let decoded = Record::decode(record.payload).map_err(nonsense)?;
         let (Record::Accept { slot, ballot, value } | Record::Chosen { slot, ballot, value }) =
             decoded
@@ -243,7 +248,7 @@ impl Owner for ReclaimPass<'_> {
         Ok(Some((slot, ticket)))
     }
 
-    fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<()> {
+    fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<(), StorageError> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
         let _slot_lock = inner.slot_lock(slot)?;
@@ -260,13 +265,13 @@ impl Owner for ReclaimPass<'_> {
         Ok(())
     }
 
-    fn before_drop(&self, cut: Seq) -> Result<()> {
+    fn before_drop(&self, cut: Seq) -> Result<(), StorageError> {
         let _running = self.inner.checkpoints.lock();
         self.inner.background.go_on()?;
         self.inner.checkpoint(cut.0)
     }
 
-    fn pace(&self, took: Duration) -> Result<()> {
+    fn pace(&self, took: Duration) -> Result<(), StorageError> {
         let inner = self.inner;
         inner.background.go_on()?;
         let newest = inner.log.accepted().0;

@@ -21,14 +21,15 @@ use crate::component::{self, COMPONENT, COPY_COMPONENT};
 use crate::durability::close::CloseOnDrop;
 use crate::durability::load_values::load_values;
 use crate::durability::metadata::Metadata;
+use crate::errors::manager_errors::OpenError;
 use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::options::ConsensusLogBuilder;
-use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 use crate::record::{PageAt, Record, Root};
 use crate::state::commit_tracker::{AppStateBytes, CommittedRange};
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::StorageError;
 
 impl ConsensusLog {
     /// Opens the log in `dir` with the default options, and creates it if there is none. Locks
@@ -39,7 +40,8 @@ impl ConsensusLog {
     /// [`Options::checkpoint_every`](crate::Options::checkpoint_every). Blocks meanwhile.
     ///
     /// In a child that `fork` makes from here on, every call that returns a `Result` fails with
-    /// [`Error::Forked`], and dropping the handle changes nothing: see [`esker_log::Log::open`].
+    /// [`StorageError::Forked`], and dropping the handle changes nothing: see
+    /// [`esker_log::Log::open`].
     ///
     /// # Errors
     /// As [`ConsensusLogBuilder::open`].
@@ -52,10 +54,10 @@ impl ConsensusLog {
     /// # let dir = dir.path().join("node-1");
     /// let log = ConsensusLog::open(&dir)?;
     /// assert_eq!(log.promised(), None);
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::builder(dir).open()
     }
 
@@ -69,7 +71,7 @@ impl ConsensusLog {
     /// # let dir = dir.path().join("node-1");
     /// let log = ConsensusLog::builder(&dir).mutable_size(128 << 20).segment_size(8 << 20).open()?;
     /// assert_eq!(log.options().mode, Mode::Durable);
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn builder(dir: impl AsRef<Path>) -> ConsensusLogBuilder {
@@ -81,12 +83,15 @@ impl ConsensusLogBuilder {
     /// Opens the log. See [`ConsensusLog::open`].
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, corrupt or unreadable,
-    /// see [`esker_log::Error`], and for a plain log or one of another component, which is not
-    /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's;
-    /// [`Error::WrongLabel`]. With a label in the options also [`esker_log::Error::Corrupted`] for
-    /// the file `note`, which has the log's own: if you know that it is this log, remove that file.
-    pub fn open(self) -> Result<ConsensusLog> {
+    /// [`OpenError::InvalidOption`], [`OpenError::WrongLabel`], [`OpenError::UnfinishedBackup`];
+    /// [`OpenError::Storage`], with:
+    ///
+    /// - [`StorageError::Log`] for a log that is locked, corrupt or unreadable, see
+    ///   [`esker_log::Error`], and for a plain log or one of another component, which is not
+    ///   changed. With a label in the options also [`esker_log::Error::Corrupted`] for the file
+    ///   `note`, which has the log's own: if you know that it is this log, remove that file.
+    /// - [`StorageError::CorruptedRecord`] for a record that is not a consensus log's.
+    pub fn open(self) -> Result<ConsensusLog, OpenError> {
         let Self { dir, mut options, shared, renumber } = self;
         options.validate()?;
         let mut own = options.for_log();
@@ -96,9 +101,9 @@ impl ConsensusLogBuilder {
         let (log, component) = component::open(&dir, own)?;
         if log.accepted().0 >= SEQ_LIMIT {
             let what = "its number is too large";
-            return Err(Error::CorruptedRecord { seq: log.accepted(), what });
+            return Err(StorageError::CorruptedRecord { seq: log.accepted(), what }.into());
         }
-        let is_repaired = log.storage().was_repaired().map_err(Error::Log)?;
+        let is_repaired = log.storage().was_repaired().map_err(StorageError::from_log)?;
         let read_only = ReadOnlyReason::from_origin(is_repaired, component == COPY_COMPONENT);
         let mut metadata = Metadata::read(&log, component, &options)?;
         metadata.check_label(&log, component, &options)?;
@@ -112,7 +117,9 @@ impl ConsensusLogBuilder {
         Replay::run(&inner, root)?;
         if renumber && inner.status.read_only() == Some(ReadOnlyReason::Copied) {
             let metadata = Metadata { root: metadata.root, label: inner.options.label.clone() };
-            inner.log.component().set_component(COPY_COMPONENT, COMPONENT, &metadata.encode())?;
+            let metadata = metadata.encode();
+            let renamed = inner.log.component().set_component(COPY_COMPONENT, COMPONENT, &metadata);
+            renamed.map_err(StorageError::from_log)?;
             inner.status.end_copy();
         }
         let inner = Arc::new(inner);
@@ -158,20 +165,20 @@ fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
 /// The first kept slot, for a log that is replayed as a whole. The replay needs it before the first
 /// record: once the log dropped its prefix, the records that hold it may follow values of slots far
 /// above 0. The replay skips slots below it, and otherwise reaches the same state.
-fn floor(log: &Log) -> Result<u64> {
+fn floor(log: &Log) -> Result<u64, StorageError> {
     let mut start = 0;
     if log.oldest() <= Seq(1) {
         // The log has every record, from slot 0 on.
         return Ok(start);
     }
-    let mut stream = log.stream(Start::Oldest).map_err(Error::Log)?;
+    let mut stream = log.stream(Start::Oldest).map_err(StorageError::from_log)?;
     loop {
         let batch = match stream.try_next() {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(start),
             // The replay reports it.
             Err(esker_log::Error::Quarantined(_)) => continue,
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(StorageError::from_log(error)),
         };
         for record in &batch {
             if let Ok(
@@ -202,7 +209,7 @@ struct Replay<'a, 'g> {
 }
 
 impl<'a, 'g> Replay<'a, 'g> {
-    fn run(inner: &'a Inner, root: Option<LastRoot>) -> Result<()> {
+    fn run(inner: &'a Inner, root: Option<LastRoot>) -> Result<(), StorageError> {
         let guard = &crossbeam_epoch::pin();
         let mut replay = Replay {
             inner,
@@ -224,7 +231,10 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Loads a checkpoint. Returns where the replay starts.
-    fn begin(&mut self, LastRoot { root, app_state, pages }: LastRoot) -> Result<Start> {
+    fn begin(
+        &mut self,
+        LastRoot { root, app_state, pages }: LastRoot,
+    ) -> Result<Start, StorageError> {
         self.promise = root.promise;
         (self.app_state, self.app_state_at) = (app_state, root.replay.saturating_sub(1));
         self.next = root.next;
@@ -236,11 +246,11 @@ impl<'a, 'g> Replay<'a, 'g> {
         for page in kept() {
             if page.committed > SLOTS_PER_PAGE as u64 {
                 let what = "a page of the checkpoint has too many committed slots";
-                return Err(Error::CorruptedRecord { seq: Seq(page.seq), what });
+                return Err(StorageError::CorruptedRecord { seq: Seq(page.seq), what });
             }
             if !self.inner.index.store(page, self.guard) {
                 let what = "a page of the checkpoint is too far off";
-                return Err(Error::CorruptedRecord { seq: Seq(page.seq), what });
+                return Err(StorageError::CorruptedRecord { seq: Seq(page.seq), what });
             }
         }
         for page in pages.iter().filter(|page| page.open) {
@@ -249,8 +259,8 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(Start::From(Seq(root.replay)))
     }
 
-    fn records(&mut self, from: Start) -> Result<()> {
-        let mut stream = self.inner.log.stream(from).map_err(Error::Log)?;
+    fn records(&mut self, from: Start) -> Result<(), StorageError> {
+        let mut stream = self.inner.log.stream(from).map_err(StorageError::from_log)?;
         let mut count = 0;
         loop {
             let batch = match stream.try_next() {
@@ -263,7 +273,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                     self.inner.lost.add(from, to);
                     continue;
                 }
-                Err(error) => return Err(Error::Log(error)),
+                Err(error) => return Err(StorageError::from_log(error)),
             };
             for record in &batch {
                 count += 1;
@@ -287,8 +297,8 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.inner.status.read_only() == Some(ReadOnlyReason::Repaired)
     }
 
-    fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {
-        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+    fn record(&mut self, seq: u64, payload: &[u8]) -> Result<(), StorageError> {
+        let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
         let decoded = Record::decode(payload).map_err(nonsense)?;
         match decoded {
             Record::Promise { ballot } => self.promise = self.promise.max(Some(ballot)),
@@ -331,20 +341,27 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.committed_end = self.committed_end.max(slot.saturating_add(1));
     }
 
-    /// The page of a slot; `None` below the floor.
-    fn page(&mut self, slot: u64) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+    /// The page of a slot that the record `seq` is about; `None` below the floor.
+    fn page(
+        &mut self,
+        slot: u64,
+        seq: u64,
+    ) -> Result<Option<Borrowed<'g, Arc<Page>>>, StorageError> {
         if slot < self.inner.start() {
             return Ok(None);
         }
         let number = page_of(slot);
         if self.page.as_ref().is_none_or(|page| page.number != number) {
-            self.page = Some(self.inner.page_for(slot, self.guard)?);
+            let page = self.inner.page_for(slot, self.guard)?;
+            let what = "its slot is too far above the floor";
+            let far = StorageError::CorruptedRecord { seq: Seq(seq), what };
+            self.page = Some(page.ok_or(far)?);
         }
         Ok(self.page.clone())
     }
 
-    fn accepted(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
-        let Some(page) = self.page(slot)? else { return Ok(()) };
+    fn accepted(&mut self, slot: u64, seq: u64, len: usize) -> Result<(), StorageError> {
+        let Some(page) = self.page(slot, seq)? else { return Ok(()) };
         let indexed = page.slot(slot);
         if indexed.word().seq() >= seq {
             return Ok(());
@@ -360,9 +377,9 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
+    fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<(), StorageError> {
         self.is_committed(slot);
-        let Some(page) = self.page(slot)? else { return Ok(()) };
+        let Some(page) = self.page(slot, seq)? else { return Ok(()) };
         let indexed = page.slot(slot);
         if indexed.word().seq() >= seq {
             self.merge(slot);
@@ -384,9 +401,9 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Replays a commit of a slot by the record `marker`.
-    fn marked(&mut self, slot: u64, marker: u64) -> Result<()> {
+    fn marked(&mut self, slot: u64, marker: u64) -> Result<(), StorageError> {
         self.is_committed(slot);
-        let Some(page) = self.page(slot)? else { return Ok(()) };
+        let Some(page) = self.page(slot, marker)? else { return Ok(()) };
         self.mark(&page, slot, page.slot(slot), marker);
         Ok(())
     }
@@ -434,7 +451,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Replays a commit of every accepted slot in a range.
-    fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<()> {
+    fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<(), StorageError> {
         self.is_committed(last);
         let mut number = self.inner.index.next_page(page_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= page_of(last)) {
@@ -460,7 +477,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Replays a cut: drops entries from a slot on that were accepted by records before the cut's.
-    fn cut(&mut self, from: u64, seq: u64) -> Result<()> {
+    fn cut(&mut self, from: u64, seq: u64) -> Result<(), StorageError> {
         for number in self.inner.index.open.list() {
             let page = self.inner.known_page(first_slot_of(number), self.guard)?;
             for (slot, indexed) in page.used_from(from) {
@@ -474,7 +491,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Loads uncommitted values into memory, and computes the frontier.
-    fn end(self) -> Result<()> {
+    fn end(self) -> Result<(), StorageError> {
         let is_repaired = self.is_repaired();
         let Self { inner, guard, promise, app_state, next, range, committed_end, .. } = self;
         let mut open = Vec::new();
@@ -504,7 +521,11 @@ impl<'a, 'g> Replay<'a, 'g> {
 }
 
 /// Refuses an entry whose ballot is above the promise: the record with the promise is missing.
-fn refuse_unpromised(inner: &Inner, promise: Option<Ballot>, guard: &Guard) -> Result<()> {
+fn refuse_unpromised(
+    inner: &Inner,
+    promise: Option<Ballot>,
+    guard: &Guard,
+) -> Result<(), StorageError> {
     let mut unpromised = None;
     inner.each_uncommitted(0, guard, |slot, resident| {
         if Some(resident.ballot) > promise && !is_planted(Bug::PromiseLostOnTruncation) {
@@ -514,7 +535,7 @@ fn refuse_unpromised(inner: &Inner, promise: Option<Ballot>, guard: &Guard) -> R
     let Some(slot) = unpromised else { return Ok(()) };
     let word = inner.known_page(slot, guard)?.slot(slot).word();
     let what = "its ballot was accepted and never promised";
-    Err(Error::CorruptedRecord { seq: Seq(word.seq()), what })
+    Err(StorageError::CorruptedRecord { seq: Seq(word.seq()), what })
 }
 
 const _: () = assert!(SLOTS_PER_PAGE <= u16::MAX as usize);

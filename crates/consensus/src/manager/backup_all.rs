@@ -34,12 +34,13 @@ use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, BackupSummary, Extent, LogCopy};
 use crate::component::{COPY_COMPONENT, REGISTRY_COPY_COMPONENT};
+use crate::errors::manager_errors::{BackupError, OpenError};
 use crate::manager::directory_names::{REGISTRY_DIR, directory_of};
 use crate::manager::log_guard::LogGuard;
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::manager::registry;
 use crate::options::Options;
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// The most attempts to find a moment at which every log that is not open was closed cleanly.
 const MOMENT_TRIES: u32 = 16;
@@ -71,12 +72,11 @@ impl LogManager {
     /// Durable when it returns. Until then no manager opens `dest`. After a crash, delete `dest`.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`] for a `dest` that holds something; [`Error::Closed`], also when the
-    /// manager is closed meanwhile; what opening a log returns;
-    /// [`Corrupted`](esker_log::Error::Corrupted) and
-    /// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that cannot be read;
-    /// [`NoSpace`](esker_log::Error::NoSpace); [`Error::MissingLog`], [`Error::WrongLabel`]. What
-    /// was copied is removed.
+    /// [`BackupError::NotEmpty`] for a `dest` that holds something; [`BackupError::Open`], as
+    /// [`LogManager::get`]; [`BackupError::Storage`], with [`StorageError::Closed`] also when the
+    /// manager is closed meanwhile, with [`Corrupted`](esker_log::Error::Corrupted) and
+    /// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that cannot be read,
+    /// and [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed.
     ///
     /// # Examples
     /// ```
@@ -95,11 +95,11 @@ impl LogManager {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<BackupSummary> {
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<BackupSummary, BackupError> {
         let (inner, dest) = (self.inner()?, dest.as_ref());
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
-        let to = inner.root.create_dir(dest).map_err(esker_log::Error::from)?;
+        let to = inner.root.create_dir(dest).map_err(StorageError::from_log)?;
         let disk = DirDisk::new(to);
         // While it has the lock, no other backup goes to this directory.
         let _lock = claim(&disk)?;
@@ -124,7 +124,7 @@ impl ManagerInner {
         parts: &[KeyedExtent],
         options: &Options,
         registry: &Log,
-    ) -> Result<BackupSummary> {
+    ) -> Result<BackupSummary, BackupError> {
         let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
         if is_planted(Bug::BackupRegistryTooEarly) {
             registry::finish_copy(registry, &keys)?;
@@ -150,13 +150,14 @@ impl ManagerInner {
         Ok(backup)
     }
 
-    fn reader(&self, key: &[u8]) -> Result<ReadOnlyLog> {
+    fn reader(&self, key: &[u8]) -> Result<ReadOnlyLog, StorageError> {
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
-        Ok(ReadOnlyLog::builder(directory_of(key)).options(options).open()?)
+        let reader = ReadOnlyLog::builder(directory_of(key)).options(options).open();
+        reader.map_err(StorageError::from_log)
     }
 
     /// All logs as of one moment, with everything durable that was accepted before.
-    fn parts(&self) -> Result<Vec<KeyedExtent>> {
+    fn parts(&self) -> Result<Vec<KeyedExtent>, OpenError> {
         for _ in 0..MOMENT_TRIES {
             for key in self.registry.keys()? {
                 if self.logs.open_log(&key).is_none() && self.at_rest(&key)?.is_none() {
@@ -167,12 +168,12 @@ impl ManagerInner {
                 return Ok(parts);
             }
         }
-        Err(Error::Log(esker_log::Error::Timeout))
+        Err(StorageError::Log(esker_log::Error::Timeout).into())
     }
 
     /// As [`ManagerInner::parts`]; `None` if a log that is not open was not closed cleanly, or a
     /// snapshot was published meanwhile.
-    fn try_parts(&self) -> Result<Option<Vec<KeyedExtent>>> {
+    fn try_parts(&self) -> Result<Option<Vec<KeyedExtent>>, OpenError> {
         let no_opening = self.openings.write();
         let (mut parts, mut open) = (Vec::new(), Vec::<(usize, LogGuard)>::new());
         for key in self.registry.keys()? {
@@ -180,7 +181,8 @@ impl ManagerInner {
                 Some(guard) => {
                     guard.inner.save_uncommitted()?;
                     let log = &guard.inner.log;
-                    let (oldest, snapshots) = (log.oldest(), log.snapshots().list()?);
+                    let snapshots = log.snapshots().list().map_err(StorageError::from_log)?;
+                    let oldest = log.oldest();
                     open.push((parts.len(), guard));
                     Extent { oldest, last: Seq::ZERO, snapshots }
                 }
@@ -197,7 +199,8 @@ impl ManagerInner {
         for (part, guard) in &open {
             // A newer one may cover slots that were truncated at that moment; an older one does
             // not.
-            if guard.inner.log.snapshots().list()? != parts[*part].extent.snapshots {
+            let now = guard.inner.log.snapshots().list().map_err(StorageError::from_log)?;
+            if now != parts[*part].extent.snapshots {
                 return Ok(None);
             }
         }
@@ -206,28 +209,29 @@ impl ManagerInner {
         for ((part, guard), mut last) in open.iter().zip(accepted) {
             if is_planted(Bug::BackupOfManyMoments) {
                 last = guard.inner.log.accepted();
-                guard.inner.log.barrier()?.blocking_wait()?;
+                let barrier = guard.inner.log.barrier().map_err(StorageError::from_log)?;
+                barrier.blocking_wait().map_err(StorageError::from_log)?;
             }
             parts[*part].extent.last = last;
             match guard.inner.log.barrier() {
                 Ok(ticket) => tickets.push(ticket),
                 // Closing made everything durable.
                 Err(esker_log::Error::Closed) if guard.inner.log.durable() >= last => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(StorageError::from_log(error).into()),
             }
         }
         for ticket in tickets {
-            ticket.blocking_wait()?;
+            ticket.blocking_wait().map_err(StorageError::from_log)?;
         }
         Ok(Some(parts))
     }
 
     /// The extent of a log that is not open; `None` if it was not closed cleanly.
-    fn at_rest(&self, key: &[u8]) -> Result<Option<Extent>> {
+    fn at_rest(&self, key: &[u8]) -> Result<Option<Extent>, OpenError> {
         let dir = self.disk.dir().open_dir(&directory_of(key));
         let files = match dir.and_then(|dir| dir.list()) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => 0,
-            names => names.map_err(esker_log::Error::from)?.len(),
+            names => names.map_err(StorageError::from_log)?.len(),
         };
         if files == 0 && self.registry.is_created(key) {
             return Err(self.missing(key));
@@ -237,27 +241,28 @@ impl ManagerInner {
             let (oldest, last) = (Seq::ZERO, Seq::ZERO);
             return Ok(Some(Extent { oldest, last, snapshots: Vec::new() }));
         }
-        self.check_label(key)?;
+        self.check_label::<OpenError>(key)?;
         let reader = self.reader(key)?;
         if !reader.storage().is_closed_cleanly() {
             return Ok(None);
         }
         let (oldest, last) = (reader.oldest(), backup::durable(&reader)?);
-        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots().list()? }))
+        let snapshots = reader.snapshots().list().map_err(StorageError::from_log)?;
+        Ok(Some(Extent { oldest, last, snapshots }))
     }
 }
 
 /// Takes the lock of a directory for a backup. Refuses one that holds something.
-fn claim(disk: &DirDisk) -> Result<Box<dyn Lock>> {
-    let used = || Error::NotEmpty { dir: disk.dir().path().into() };
+fn claim(disk: &DirDisk) -> Result<Box<dyn Lock>, BackupError> {
+    let used = || BackupError::NotEmpty { dir: disk.dir().path().into() };
     let lock = disk.dir().lock().map_err(|cause| match cause.kind() {
         ErrorKind::WouldBlock => used(),
-        _ => esker_log::Error::from(cause).into(),
+        _ => StorageError::from_log(cause).into(),
     })?;
     match disk.dir().list() {
         Ok(names) if names.is_empty() => Ok(lock),
         Ok(_) => Err(used()),
-        Err(cause) => Err(esker_log::Error::from(cause).into()),
+        Err(cause) => Err(StorageError::from_log(cause).into()),
     }
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::errors::manager_errors::ManagerError;
 use crate::manager::open_manager::{LogManager, ManagerInner};
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// The time that closing waits for references, unless the caller says otherwise.
 const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
@@ -23,9 +24,9 @@ impl LogManager {
     /// whether it was open. Blocks.
     ///
     /// # Errors
-    /// [`Error::InUse`] while there are references to it; as
+    /// [`ManagerError::InUse`] while there are references to it; [`ManagerError::Storage`], as
     /// [`ConsensusLog::close`](crate::ConsensusLog::close), after which it is closed in any case.
-    pub fn close(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn close(&self, key: impl AsRef<[u8]>) -> Result<bool, ManagerError> {
         let inner = self.inner()?;
         inner.refuse_if_closed()?;
         inner.close_log(key.as_ref())
@@ -35,7 +36,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::close_all_timeout`].
-    pub fn close_all(&self) -> Result<()> {
+    pub fn close_all(&self) -> Result<(), ManagerError> {
         self.close_all_timeout(CLOSE_TIMEOUT_DEFAULT)
     }
 
@@ -44,39 +45,39 @@ impl LogManager {
     /// open until their last guard is dropped. Blocks.
     ///
     /// # Errors
-    /// [`Error::LeakedReferences`] with the logs that are still in use; otherwise the first error
-    /// that closing a log returned. In any case the manager is closed. [`Error::Closed`] for a
-    /// second call.
-    pub fn close_all_timeout(&self, timeout: Duration) -> Result<()> {
+    /// [`ManagerError::LeakedReferences`] with the logs that are still in use; otherwise
+    /// [`ManagerError::Storage`], the first error that closing a log returned. In any case the
+    /// manager is closed. [`StorageError::Closed`] for a second call.
+    pub fn close_all_timeout(&self, timeout: Duration) -> Result<(), ManagerError> {
         let inner = self.inner()?;
         if inner.closed.swap(true, SeqCst) {
-            return Err(Error::Closed);
+            return Err(StorageError::Closed.into());
         }
         let closed = inner.close_logs(timeout);
         let registry = inner.registry.close();
-        closed.and(registry)
+        closed.and(registry.map_err(ManagerError::Storage))
     }
 }
 
 impl ManagerInner {
     /// Closes the log of a key if it is open and not in use.
-    pub(super) fn close_log(&self, key: &[u8]) -> Result<bool> {
+    pub(super) fn close_log(&self, key: &[u8]) -> Result<bool, ManagerError> {
         match self.logs.claim_idle(key) {
             None => Ok(false),
-            Some(Err(references)) => Err(Error::InUse { references }),
+            Some(Err(references)) => Err(ManagerError::InUse { references }),
             Some(Ok((claim, open))) => {
                 let outcome = open.log.close();
                 drop(open);
                 drop(claim);
                 match outcome {
-                    Ok(()) | Err(Error::Closed) => Ok(true),
-                    Err(error) => Err(error),
+                    Ok(()) | Err(StorageError::Closed) => Ok(true),
+                    Err(error) => Err(error.into()),
                 }
             }
         }
     }
 
-    fn close_logs(&self, timeout: Duration) -> Result<()> {
+    fn close_logs(&self, timeout: Duration) -> Result<(), ManagerError> {
         let deadline = Instant::now().checked_add(timeout);
         let mut pause = REFERENCE_POLL_MIN;
         let failure = Mutex::new(None);
@@ -91,7 +92,7 @@ impl ManagerInner {
                     let logs: BTreeMap<_, _> =
                         all.iter().map(|(key, references)| (key.to_vec(), *references)).collect();
                     self.logs.forget();
-                    return Err(Error::LeakedReferences { logs });
+                    return Err(ManagerError::LeakedReferences { logs });
                 }
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(REFERENCE_POLL_MAX);
@@ -102,12 +103,12 @@ impl ManagerInner {
     }
 
     /// Closes these logs, several at a time. Keeps the first error.
-    fn close_some(&self, logs: &[&(Arc<[u8]>, usize)], failure: &Mutex<Option<Error>>) {
+    fn close_some(&self, logs: &[&(Arc<[u8]>, usize)], failure: &Mutex<Option<ManagerError>>) {
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some((key, _)) = logs.get(next.fetch_add(1, SeqCst)) {
                 match self.close_log(key) {
-                    Ok(_) | Err(Error::InUse { .. }) => {}
+                    Ok(_) | Err(ManagerError::InUse { .. }) => {}
                     Err(error) => drop(failure.lock().get_or_insert(error)),
                 }
             }

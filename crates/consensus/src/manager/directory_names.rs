@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::component;
 use crate::durability::metadata::Metadata;
-use crate::outcome::Result;
+use crate::storage_error::StorageError;
 
 /// The directory of the registry.
 pub(super) const REGISTRY_DIR: &str = "registry";
@@ -29,7 +29,7 @@ pub(super) fn is_log(name: &str) -> bool {
 
 /// The key that the log in the directory of this name has as its label, which may be another than
 /// the one that the name is of: then the directory was put in the place of that one.
-pub(super) fn label_of(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
+pub(super) fn label_of(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>, StorageError> {
     let metadata = component::app_metadata(name.as_ref(), options)?;
     let label = metadata.map(|bytes| Metadata::decode(&bytes).label);
     // Without a label it may be the log of the empty key.

@@ -8,17 +8,19 @@ use esker_disk::planted::{Bug, is_planted};
 
 use esker_disk::process;
 
+use crate::errors::manager_errors::OpenError;
+use crate::errors::snapshot_errors::SnapshotError;
 use crate::manager::directory_names::directory_of;
 use crate::manager::log_guard::{LogGuard, OpenLog};
 use crate::manager::open_logs::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::memory::entry::Entry;
 use crate::options::{ConsensusLogBuilder, LABEL_LIMIT, Options};
-use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::read_only::ReadOnlyReason;
 use crate::snapshots::restore::RestoreSummary;
 use crate::snapshots::stored::Snapshot;
 use crate::state::inner::ConsensusLog;
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// References per open log above which some are probably leaked.
 const LEAKED_REFERENCES_PER_LOG: usize = 10;
@@ -65,7 +67,7 @@ impl Drop for LogManager {
 impl LogManager {
     /// The state, unless `fork` made this process.
     #[inline]
-    pub(super) fn inner(&self) -> Result<&ManagerInner> {
+    pub(super) fn inner(&self) -> Result<&ManagerInner, StorageError> {
         refuse_if_forked()?;
         Ok(&self.inner)
     }
@@ -74,14 +76,13 @@ impl LogManager {
     /// the limit, closes an idle log first.
     ///
     /// # Errors
-    /// [`Error::Closed`] after [`LogManager::close_all`]; [`Error::EntryTooLarge`] for a key above
-    /// [`LABEL_LIMIT`]; what opening a log returns, see
-    /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open): every log has its key as
-    /// its label, so a corrupt file `note` is an error; [`Error::MissingLog`] for a log whose
-    /// directory was removed by hand; [`Error::ReadOnly`] for a key that a backup does not have.
-    /// Other keys are not affected.
+    /// [`StorageError::Closed`] after [`LogManager::close_all`]; [`OpenError::EntryTooLarge`] for a
+    /// key above [`LABEL_LIMIT`]; as [`ConsensusLogBuilder::open`]: every log has its key as its
+    /// label, so a corrupt file `note` is an error; [`OpenError::MissingLog`] for a log whose
+    /// directory was removed by hand; [`StorageError::ReadOnly`] for a key that a backup does not
+    /// have. Other keys are not affected.
     #[inline]
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard, OpenError> {
         let key = key.as_ref();
         let inner = self.inner()?;
         match inner.logs.get(key, || inner.refuse_if_closed())? {
@@ -103,7 +104,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::get`] and [`Snapshots::restore`](crate::Snapshots::restore). After an
     /// error, initialise it again.
-    pub fn init<E: From<Error>>(
+    pub fn init<E: From<OpenError> + From<SnapshotError>>(
         &self,
         key: impl AsRef<[u8]>,
         on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
@@ -120,8 +121,8 @@ impl LogManager {
     /// Returns all keys, in order.
     ///
     /// # Errors
-    /// [`Error::RegistryClosed`] after [`LogManager::close_all`].
-    pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
+    /// [`StorageError::Closed`] after [`LogManager::close_all`].
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>, StorageError> {
         Ok(self.inner()?.registry.keys()?.iter().map(|key| key.to_vec()).collect())
     }
 
@@ -129,7 +130,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::keys`].
-    pub fn key_count(&self) -> Result<usize> {
+    pub fn key_count(&self) -> Result<usize, StorageError> {
         self.inner()?.registry.count()
     }
 
@@ -137,7 +138,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::keys`].
-    pub fn has(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+    pub fn has(&self, key: impl AsRef<[u8]>) -> Result<bool, StorageError> {
         self.inner()?.registry.has(key.as_ref())
     }
 
@@ -148,7 +149,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::keys`].
-    pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+    pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>, StorageError> {
         let keys = self.inner()?.registry.glob(pattern.as_ref())?;
         Ok(keys.iter().map(|key| key.to_vec()).collect())
     }
@@ -157,8 +158,8 @@ impl LogManager {
     /// exceed the others by far.
     ///
     /// # Errors
-    /// [`Error::Log`], [`Error::RegistryClosed`].
-    pub fn compact_registry(&self) -> Result<()> {
+    /// [`StorageError::Log`]; as [`LogManager::keys`].
+    pub fn compact_registry(&self) -> Result<(), StorageError> {
         self.inner()?.registry.compact()
     }
 
@@ -166,7 +167,7 @@ impl LogManager {
     ///
     /// # Errors
     /// As [`LogManager::keys`].
-    pub fn stats(&self) -> Result<ManagerStats> {
+    pub fn stats(&self) -> Result<ManagerStats, StorageError> {
         let inner = self.inner()?;
         let (open_logs, active_references) = inner.logs.statistics();
         let total_logs = inner.registry.count()?;
@@ -177,15 +178,15 @@ impl LogManager {
 
 impl ManagerInner {
     #[inline]
-    pub(super) fn refuse_if_closed(&self) -> Result<()> {
-        if self.closed.load(Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    pub(super) fn refuse_if_closed(&self) -> Result<(), StorageError> {
+        if self.closed.load(Relaxed) { Err(StorageError::Closed) } else { Ok(()) }
     }
 
     #[cold]
-    pub(super) fn get_or_open(&self, key: &[u8]) -> Result<LogGuard> {
+    pub(super) fn get_or_open(&self, key: &[u8]) -> Result<LogGuard, OpenError> {
         if key.len() > LABEL_LIMIT {
             let (size, limit) = (key.len() as u64, LABEL_LIMIT as u64);
-            return Err(Error::EntryTooLarge { size, limit });
+            return Err(OpenError::EntryTooLarge { size, limit });
         }
         // Before a claim: a backup that holds this waits for claims.
         let _opening = self.openings.read();
@@ -199,7 +200,7 @@ impl ManagerInner {
         }
     }
 
-    fn open_claimed(&self, claim: Claim<'_>) -> Result<LogGuard> {
+    fn open_claimed(&self, claim: Claim<'_>) -> Result<LogGuard, OpenError> {
         if !self.registry.is_created(&claim.key) {
             // The original may have this log, with votes.
             self.registry.refuse_if_copied()?;
@@ -207,7 +208,7 @@ impl ManagerInner {
         self.make_room();
         if self.registry.is_removing(&claim.key) {
             // It failed before; what it left is no log.
-            self.complete_removal(&claim.key)?;
+            self.complete_removal::<OpenError>(&claim.key)?;
         }
         if !is_planted(Bug::KeyAddedAfterItsLog) {
             self.registry.add(&claim.key)?;
@@ -218,22 +219,26 @@ impl ManagerInner {
         options.log.must_exist = self.registry.is_created(&claim.key);
         let must_exist = options.log.must_exist;
         let log = self.open_after_lock(&claim.key, &options).map_err(|error| match error {
-            Error::Log(esker_log::Error::NotALog { .. }) if must_exist => self.missing(&claim.key),
+            OpenError::Storage(StorageError::Log(esker_log::Error::NotALog { .. }))
+                if must_exist =>
+            {
+                self.missing(&claim.key)
+            }
             error => error,
         })?;
         if is_planted(Bug::KeyAddedAfterItsLog) {
             self.registry.add(claim.key.as_ref())?;
         }
         self.registry.note_created(&claim.key);
-        claim.opened(log, || self.refuse_if_closed())
+        Ok(claim.opened(log, || self.refuse_if_closed())?)
     }
 
     /// Opens the log of a key. A process that was killed may keep the lock of a log a little longer
     /// than that of the registry, which is ours.
-    fn open_after_lock(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+    fn open_after_lock(&self, key: &[u8], options: &Options) -> Result<ConsensusLog, OpenError> {
         for _ in 1..LOCK_TRIES_MAX {
             match self.open_log(key, options) {
-                Err(Error::Log(esker_log::Error::Locked { .. })) => {
+                Err(OpenError::Storage(StorageError::Log(esker_log::Error::Locked { .. }))) => {
                     std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 opened => return opened,
@@ -242,7 +247,7 @@ impl ManagerInner {
         self.open_log(key, options)
     }
 
-    fn open_log(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+    fn open_log(&self, key: &[u8], options: &Options) -> Result<ConsensusLog, OpenError> {
         self.builder_of(key, options).open()
     }
 
@@ -253,9 +258,9 @@ impl ManagerInner {
     }
 
     /// The error for the log of a key whose directory has none any more.
-    pub(super) fn missing(&self, key: &[u8]) -> Error {
+    pub(super) fn missing(&self, key: &[u8]) -> OpenError {
         let dir = self.disk.dir().path_of(&directory_of(key));
-        Error::MissingLog { key: key.into(), dir }
+        OpenError::MissingLog { key: key.into(), dir }
     }
 
     /// Closes idle logs until no more are open than the limit, or none is idle.
@@ -284,7 +289,7 @@ fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
         let _ = open.log.inner.log.close();
     }
     match open.log.inner.save_uncommitted() {
-        Err(Error::Log(error)) if error.is_no_space() => {
+        Err(error) if error.is_no_space() => {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 key = %open.key.escape_ascii(),
@@ -297,7 +302,7 @@ fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
         Ok(()) | Err(_) => {}
     }
     match open.log.close() {
-        Ok(()) | Err(Error::Closed) => {}
+        Ok(()) | Err(StorageError::Closed) => {}
         Err(error) => tracing::warn!(
             error = &error as &dyn std::error::Error,
             key = %open.key.escape_ascii(),

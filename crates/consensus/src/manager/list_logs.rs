@@ -9,10 +9,11 @@ use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
 
 use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT};
+use crate::errors::manager_errors::OpenError;
 use crate::manager::directory_names::{REGISTRY_DIR, directory_of, is_log, label_of};
 use crate::manager::registry::unreadable;
 use crate::manager::registry_state::RegistryState;
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// The most attempts to list the keys while some are added and removed, and the pause before the
 /// registry is read again: what is durable for its writer is so for readers a little later.
@@ -37,9 +38,9 @@ pub struct ManagedLog {
 pub enum LogState {
     /// Its log.
     Present,
-    /// Nothing, although the log was created: see [`Error::MissingLog`].
+    /// Nothing, although the log was created: see [`OpenError::MissingLog`].
     Missing,
-    /// The log of another key: see [`Error::WrongLabel`].
+    /// The log of another key: see [`OpenError::WrongLabel`].
     Another {
         /// The label of that log.
         label: Vec<u8>,
@@ -50,14 +51,14 @@ impl ManagedLog {
     /// Refuses a directory that does not have the log of this key.
     ///
     /// # Errors
-    /// [`Error::MissingLog`], [`Error::WrongLabel`].
-    pub fn check(&self) -> Result<()> {
+    /// [`OpenError::MissingLog`], [`OpenError::WrongLabel`].
+    pub fn check(&self) -> Result<(), OpenError> {
         let key = self.key.clone();
         match &self.state {
             LogState::Present => Ok(()),
-            LogState::Missing => Err(Error::MissingLog { key, dir: self.dir.clone() }),
+            LogState::Missing => Err(OpenError::MissingLog { key, dir: self.dir.clone() }),
             LogState::Another { label } => {
-                Err(Error::WrongLabel { found: label.clone(), expected: key })
+                Err(OpenError::WrongLabel { found: label.clone(), expected: key })
             }
         }
     }
@@ -68,8 +69,8 @@ impl ManagedLog {
 /// the logs have as their labels. Needs no lock.
 ///
 /// # Errors
-/// [`Error::CorruptedRegistry`], [`Error::UnfinishedBackup`], [`Error::Log`].
-pub fn logs_in(dir: impl AsRef<Path>) -> Result<Option<Vec<ManagedLog>>> {
+/// [`OpenError::CorruptedRegistry`], [`OpenError::UnfinishedBackup`], [`OpenError::Storage`].
+pub fn logs_in(dir: impl AsRef<Path>) -> Result<Option<Vec<ManagedLog>>, OpenError> {
     logs_on(Arc::new(StdDisk::new()), dir)
 }
 
@@ -77,23 +78,26 @@ pub fn logs_in(dir: impl AsRef<Path>) -> Result<Option<Vec<ManagedLog>>> {
 ///
 /// # Errors
 /// As [`logs_in`].
-pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<ManagedLog>>> {
+pub fn logs_on(
+    disk: Arc<dyn Disk>,
+    dir: impl AsRef<Path>,
+) -> Result<Option<Vec<ManagedLog>>, OpenError> {
     let dir = dir.as_ref();
     let base = match disk.open_dir(dir) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        base => base.map_err(esker_log::Error::from)?,
+        base => base.map_err(StorageError::from_log)?,
     };
-    let list = || base.list().map_err(esker_log::Error::from);
+    let list = || base.list().map_err(StorageError::from_log);
     let options = ReadOptions::on(Arc::new(DirDisk::new(Arc::clone(&base))));
     let mut before = None;
     for last_try in (0..LISTING_TRIES).rev() {
         let names = list()?;
         if !names.iter().any(|name| name == REGISTRY_DIR) {
-            return labelled(dir, &names, &options);
+            return Ok(labelled(dir, &names, &options)?);
         }
         let state = match registry(&options) {
             // It may be created now, or the manager removed.
-            Err(Error::Log(esker_log::Error::NotALog { .. })) if last_try > 0 => {
+            Err(StorageError::Log(esker_log::Error::NotALog { .. })) if last_try > 0 => {
                 std::thread::sleep(REGISTRY_RETRY_INTERVAL);
                 continue;
             }
@@ -108,7 +112,7 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
         before = Some(state.last());
         std::thread::sleep(REGISTRY_RETRY_INTERVAL);
     }
-    Err(Error::Log(esker_log::Error::Timeout))
+    Err(StorageError::Log(esker_log::Error::Timeout).into())
 }
 
 /// The logs of the keys of a registry in a directory with these names.
@@ -141,16 +145,16 @@ fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> M
     ManagedLog { key: key.to_vec(), dir: dir.join(name), state }
 }
 
-fn registry(options: &ReadOptions) -> Result<RegistryState> {
-    let found =
-        esker_log::component::identify(REGISTRY_DIR, options.clone()).map_err(Error::Log)?;
+fn registry(options: &ReadOptions) -> Result<RegistryState, StorageError> {
+    let found = esker_log::component::identify(REGISTRY_DIR, options.clone());
+    let found = found.map_err(StorageError::from_log)?;
     if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY_COMPONENT) {
         let (dir, expected) = (REGISTRY_DIR.into(), Some(REGISTRY_COMPONENT));
-        return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));
+        return Err(StorageError::Log(esker_log::Error::WrongComponent { dir, found, expected }));
     }
-    let log =
-        ReadOnlyLog::builder(REGISTRY_DIR).options(options.clone()).open().map_err(Error::Log)?;
-    RegistryState::read(log.stream(esker_log::Start::Oldest).map_err(Error::Log)?)
+    let log = ReadOnlyLog::builder(REGISTRY_DIR).options(options.clone()).open();
+    let log = log.map_err(StorageError::from_log)?;
+    RegistryState::read(log.stream(esker_log::Start::Oldest).map_err(StorageError::from_log)?)
 }
 
 /// The logs of a directory without a registry.
@@ -158,7 +162,7 @@ fn labelled(
     dir: &Path,
     names: &[String],
     options: &ReadOptions,
-) -> Result<Option<Vec<ManagedLog>>> {
+) -> Result<Option<Vec<ManagedLog>>, StorageError> {
     let mut keys = BTreeSet::new();
     for name in names.iter().filter(|name| is_log(name)) {
         keys.extend(label_of(name, options)?);

@@ -23,7 +23,7 @@ pub(super) struct OpenLog {
 /// it releases the reference, also while a thread panics.
 ///
 /// A clone of the [`ConsensusLog`] is no reference. When the manager closes the log, the clone
-/// returns [`Error::Closed`](crate::Error::Closed).
+/// returns [`StorageError::Closed`](crate::StorageError::Closed).
 #[derive(Debug, Clone)]
 pub struct LogGuard(pub(super) Arc<OpenLog>);
 

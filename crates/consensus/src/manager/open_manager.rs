@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use esker_disk::{Dir, DirDisk, Disk};
-use esker_log::{Engine, ReadOptions};
+use esker_log::{Engine, InvalidOption, ReadOptions};
 use parking_lot::RwLock;
 
+use crate::errors::manager_errors::{ManagerError, OpenError};
 use crate::manager::directory_names::{REGISTRY_DIR, is_log, label_of};
 use crate::manager::open_logs::OpenLogs;
 use crate::manager::registry::Registry;
 use crate::options::{Mode, Options, SharedResources};
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// Open logs of a manager, unless the builder says otherwise.
 const OPEN_LOGS_DEFAULT: usize = 256;
@@ -54,7 +55,7 @@ const RESERVE_BYTES_DEFAULT: u64 = 16 << 20;
 ///     log.commit(Slot(0), ballot)?.blocking_wait()?;
 /// } // each guard is released here
 /// assert_eq!(manager.glob("user*")?, [b"users".to_vec()]);
-/// manager.close_all()
+/// Ok(manager.close_all()?)
 /// # }
 /// ```
 #[derive(Debug, Clone)]
@@ -94,11 +95,11 @@ impl LogManager {
     /// Opens the manager in `dir` with the default options, and creates it if there is none.
     ///
     /// In a child that `fork` makes from here on, the manager and its logs refuse every call with
-    /// [`Error::Forked`], as [`ConsensusLog::open`](crate::ConsensusLog::open) says.
+    /// [`StorageError::Forked`], as [`ConsensusLog::open`](crate::ConsensusLog::open) says.
     ///
     /// # Errors
     /// As [`LogManagerBuilder::open`].
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::builder(dir).open()
     }
 
@@ -177,26 +178,25 @@ impl LogManagerBuilder {
     /// from the labels of the logs if it was lost.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Log`] when the directory is in use by another manager,
-    /// holds something else, or cannot be read; [`Error::CorruptedRegistry`],
-    /// [`Error::UnfinishedBackup`]. With [`LogManagerBuilder::renumber`], what opening a log
-    /// returns.
-    pub fn open(self) -> Result<LogManager> {
+    /// [`OpenError::InvalidOption`]; [`OpenError::CorruptedRegistry`],
+    /// [`OpenError::UnfinishedBackup`]; [`OpenError::Storage`] with [`StorageError::Log`] when the
+    /// directory is in use by another manager, holds something else, or cannot be read. With
+    /// [`LogManagerBuilder::renumber`], what opening a log returns.
+    pub fn open(self) -> Result<LogManager, OpenError> {
         let Self { dir, max_open, must_exist, renumber, mut options } = self;
-        if max_open == 0 {
-            return Err(Error::InvalidOption { option: "max_open", rule: "at least 1" });
-        }
+        InvalidOption::unless(max_open > 0, "max_open", "at least 1")?;
         options.validate()?;
-        if options.log.shared_reserve.is_some() {
-            let rule = "unset: the logs of a manager share its own reserve";
-            return Err(Error::InvalidOption { option: "shared_reserve", rule });
-        }
+        InvalidOption::unless(
+            options.log.shared_reserve.is_none(),
+            "shared_reserve",
+            "unset: the logs of a manager share its own reserve",
+        )?;
         let dir = if must_exist {
             options.log.disk.open_dir(&dir)
         } else {
             options.log.disk.create_dir(&dir)
         };
-        let dir = dir.map_err(esker_log::Error::from)?;
+        let dir = dir.map_err(StorageError::from_log)?;
         let has_registry = refuse_another(&*dir, must_exist)?;
         let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.log.disk));
         options.log.disk = Arc::new(disk.clone());
@@ -223,7 +223,7 @@ impl LogManagerBuilder {
         };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
-            if let Err(error) = inner.complete_removal(&key) {
+            if let Err(error) = inner.complete_removal::<ManagerError>(&key) {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     key = %key.escape_ascii(),
@@ -239,8 +239,8 @@ impl LogManagerBuilder {
 }
 
 /// Refuses a directory that holds something else than a manager. Returns whether it has a registry.
-fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
-    let names = dir.list().map_err(esker_log::Error::from)?;
+fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool, StorageError> {
+    let names = dir.list().map_err(StorageError::from_log)?;
     let has_registry = names.iter().any(|name| name == REGISTRY_DIR);
     let other = names.iter().find(|name| !is_log(name));
     let found = match (has_registry, other) {
@@ -248,19 +248,19 @@ fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
         (false, None) if must_exist && names.is_empty() => "it is empty".into(),
         _ => return Ok(has_registry),
     };
-    Err(Error::Log(esker_log::Error::NotALog { dir: dir.path().into(), found }))
+    Err(StorageError::Log(esker_log::Error::NotALog { dir: dir.path().into(), found }))
 }
 
 /// Adds the label of each log that the registry does not know: all of them if it was lost, and some
 /// if an older copy of it was put back. A log in the place of another counts under its own key: an
 /// access to that key is an error then, and creates no empty log.
-fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
-    let names = disk.dir().list().map_err(esker_log::Error::from)?;
+fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<(), StorageError> {
+    let names = disk.dir().list().map_err(StorageError::from_log)?;
     let known = registry.directories();
     let options = ReadOptions::on(Arc::new(disk.clone()));
     for name in names.iter().filter(|name| is_log(name) && !known.contains(*name)) {
         let label = match label_of(name, &options) {
-            Err(error @ Error::Log(esker_log::Error::Io(_))) => return Err(error),
+            Err(error @ StorageError::Log(esker_log::Error::Io(_))) => return Err(error),
             // Its next use registers it again.
             label => label.unwrap_or(None),
         };

@@ -30,12 +30,13 @@ use parking_lot::Mutex;
 
 use crate::backup;
 use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT, UNFINISHED_BACKUP};
+use crate::errors::manager_errors::{BackupError, OpenError};
 use crate::manager::directory_names::REGISTRY_DIR;
 use crate::manager::glob::Glob;
 use crate::manager::registry_state::{Kind, RegistryState};
 use crate::options::{LABEL_LIMIT, Options};
-use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
+use crate::storage_error::StorageError;
 
 const SEGMENT_BYTES: u32 = 1 << 20;
 const BUFFER_BYTES: u32 = 64 << 10;
@@ -65,15 +66,19 @@ struct LockedState {
 }
 
 impl LockedState {
-    fn refuse_if_closed(&self) -> Result<()> {
-        if self.closed { Err(Error::RegistryClosed) } else { Ok(()) }
+    fn refuse_if_closed(&self) -> Result<(), StorageError> {
+        if self.closed { Err(StorageError::Closed) } else { Ok(()) }
     }
 }
 
 impl Registry {
     /// Opens the registry in a manager's directory, and creates it if there is none, unless it has
     /// to be there.
-    pub(super) fn open(disk: &DirDisk, options: &Options, must_exist: bool) -> Result<Self> {
+    pub(super) fn open(
+        disk: &DirDisk,
+        options: &Options,
+        must_exist: bool,
+    ) -> Result<Self, OpenError> {
         let mut own = log_options(disk, options, REGISTRY_COMPONENT);
         own.must_exist = must_exist;
         let dir = disk.dir().path_of(REGISTRY_DIR);
@@ -87,8 +92,9 @@ impl Registry {
             }
             log => (log, false),
         };
-        let log = log.map_err(|error| unreadable(&dir, Error::Log(error)))?;
-        let state = log.stream(Start::Oldest).map_err(Error::Log).and_then(RegistryState::read);
+        let log = log.map_err(|error| unreadable(&dir, StorageError::from_log(error)))?;
+        let records = log.stream(Start::Oldest).map_err(StorageError::from_log);
+        let state = records.and_then(RegistryState::read);
         let keys = state.map_err(|error| unreadable(&dir, error))?;
         let state = LockedState { keys, closed: false, failed: false };
         Ok(Self { log, state: Mutex::new(state), copied: copied.into() })
@@ -100,18 +106,18 @@ impl Registry {
     }
 
     /// Refuses a change of the keys of a backup.
-    pub(super) fn refuse_if_copied(&self) -> Result<()> {
+    pub(super) fn refuse_if_copied(&self) -> Result<(), StorageError> {
         let reason = ReadOnlyReason::Copied;
-        if self.is_copied() { Err(Error::ReadOnly { reason }) } else { Ok(()) }
+        if self.is_copied() { Err(StorageError::ReadOnly { reason }) } else { Ok(()) }
     }
 
     /// Makes that of a backup an ordinary one, durably.
-    pub(super) fn renumber(&self) -> Result<()> {
+    pub(super) fn renumber(&self) -> Result<(), StorageError> {
         if self.is_copied() {
             self.log
                 .component()
                 .set_component(REGISTRY_COPY_COMPONENT, REGISTRY_COMPONENT, &[])
-                .map_err(Error::Log)?;
+                .map_err(StorageError::from_log)?;
             self.copied.store(false, Relaxed);
         }
         Ok(())
@@ -128,12 +134,12 @@ impl Registry {
     }
 
     /// Records that it is whole.
-    pub(super) fn make_whole(&self) -> Result<()> {
+    pub(super) fn make_whole(&self) -> Result<(), StorageError> {
         self.change(Kind::Whole, &[])
     }
 
     /// Adds a key, durably.
-    pub(super) fn add(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn add(&self, key: &[u8]) -> Result<(), StorageError> {
         let is_durable = {
             let state = self.state.lock();
             state.keys.is_kept(key) && !state.failed
@@ -150,7 +156,7 @@ impl Registry {
             return;
         }
         let record = Kind::Created.record(key);
-        let noted = self.log.append(&*record).map_err(Error::Log).and_then(|ticket| {
+        let noted = self.log.append(&*record).map_err(StorageError::from_log).and_then(|ticket| {
             state.keys.replay(ticket.seq(), &record)?;
             ticket.detach();
             Ok(())
@@ -170,22 +176,22 @@ impl Registry {
     }
 
     /// Announces that a key is removed.
-    pub(super) fn begin_removal(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn begin_removal(&self, key: &[u8]) -> Result<(), StorageError> {
         self.change(Kind::Removing, key)
     }
 
     /// Records that a key was removed.
-    pub(super) fn end_removal(&self, key: &[u8]) -> Result<()> {
+    pub(super) fn end_removal(&self, key: &[u8]) -> Result<(), StorageError> {
         self.change(Kind::Removed, key)
     }
 
-    fn change(&self, kind: Kind, key: &[u8]) -> Result<()> {
+    fn change(&self, kind: Kind, key: &[u8]) -> Result<(), StorageError> {
         let ticket = {
             let mut state = self.state.lock();
             state.refuse_if_closed()?;
             match self.compact_if_due(&mut state) {
                 // Later, when there is room: removals make some.
-                Err(Error::Log(error)) if error.is_no_space() => {}
+                Err(error) if error.is_no_space() => {}
                 compacted => compacted?,
             }
             let record = kind.record(key);
@@ -196,7 +202,7 @@ impl Registry {
                 }
                 _ => self.log.append(&*record),
             };
-            let ticket = ticket.map_err(Error::Log)?;
+            let ticket = ticket.map_err(StorageError::from_log)?;
             state.keys.replay(ticket.seq(), &record)?;
             ticket
         };
@@ -206,7 +212,7 @@ impl Registry {
         }
         ticket.blocking_wait().map(drop).map_err(|error| {
             self.state.lock().failed = true;
-            Error::Log(error)
+            StorageError::from_log(error)
         })
     }
 
@@ -227,37 +233,37 @@ impl Registry {
     }
 
     /// All keys, in order.
-    pub(super) fn keys(&self) -> Result<Vec<Arc<[u8]>>> {
+    pub(super) fn keys(&self) -> Result<Vec<Arc<[u8]>>, StorageError> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
         Ok(state.keys.kept().cloned().collect())
     }
 
-    pub(super) fn count(&self) -> Result<usize> {
+    pub(super) fn count(&self) -> Result<usize, StorageError> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
         Ok(state.keys.kept().count())
     }
 
-    pub(super) fn has(&self, key: &[u8]) -> Result<bool> {
+    pub(super) fn has(&self, key: &[u8]) -> Result<bool, StorageError> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
         Ok(state.keys.is_kept(key))
     }
 
     /// Whether a key was added, and the end of its removal was not recorded.
-    pub(super) fn is_known(&self, key: &[u8]) -> Result<bool> {
+    pub(super) fn is_known(&self, key: &[u8]) -> Result<bool, StorageError> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
         Ok(state.keys.is_known(key))
     }
 
     /// The keys that a pattern matches, in order.
-    pub(super) fn glob(&self, pattern: &[u8]) -> Result<Vec<Arc<[u8]>>> {
+    pub(super) fn glob(&self, pattern: &[u8]) -> Result<Vec<Arc<[u8]>>, StorageError> {
         Ok(Glob::parse(pattern).matching(&self.keys()?))
     }
 
-    fn compact_if_due(&self, state: &mut LockedState) -> Result<()> {
+    fn compact_if_due(&self, state: &mut LockedState) -> Result<(), StorageError> {
         if state.keys.records > 2 * state.keys.live_records() + DEAD_RECORDS_MAX {
             self.compact_locked(state)
         } else {
@@ -266,21 +272,18 @@ impl Registry {
     }
 
     /// Drops the records of keys that were removed, or added before. Other changes wait.
-    pub(super) fn compact(&self) -> Result<()> {
+    pub(super) fn compact(&self) -> Result<(), StorageError> {
         let mut state = self.state.lock();
         state.refuse_if_closed()?;
         self.compact_locked(&mut state)
     }
 
-    fn compact_locked(&self, state: &mut LockedState) -> Result<()> {
+    fn compact_locked(&self, state: &mut LockedState) -> Result<(), StorageError> {
         let records = state.keys.compacted();
         let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
         for batch in records.chunks(KEYS_PER_BATCH) {
-            let ticket = self
-                .log
-                .write(Append::records(batch))
-                .map_err(|failed| Error::Log(failed.error))?;
+            let ticket = self.log.write(Append::records(batch)).map_err(StorageError::from_log)?;
             // One sync for all: the last one's.
             if let Some(before) = last.replace(ticket) {
                 before.detach();
@@ -290,61 +293,64 @@ impl Registry {
             last.take().into_iter().for_each(Ticket::detach);
         }
         if let Some(ticket) = last {
-            ticket.blocking_wait().map_err(Error::Log)?;
+            ticket.blocking_wait().map_err(StorageError::from_log)?;
         }
-        self.log.retention().truncate_before(first).map_err(Error::Log)?;
+        self.log.retention().truncate_before(first).map_err(StorageError::from_log)?;
         debug_assert!(state.keys.last() < first, "a change was made during the compaction");
         state.keys.records = records.len() as u64;
         Ok(())
     }
 
     /// Refuses everything from here on, and closes the log.
-    pub(super) fn close(&self) -> Result<()> {
+    pub(super) fn close(&self) -> Result<(), StorageError> {
         let mut state = self.state.lock();
         state.refuse_if_closed()?;
         state.closed = true;
-        self.log.close().map_err(Error::Log)
+        self.log.close().map_err(StorageError::from_log)
     }
 }
 
 /// The error for a registry that cannot be read, in the words of a manager.
-pub(super) fn unreadable(dir: &Path, error: Error) -> Error {
+pub(super) fn unreadable(dir: &Path, error: StorageError) -> OpenError {
     use esker_log::Error as Below;
     match error {
-        Error::Log(Below::WrongComponent { found: Some(UNFINISHED_BACKUP), .. }) => {
+        StorageError::Log(Below::WrongComponent { found: Some(UNFINISHED_BACKUP), .. }) => {
             let dir = dir.parent().unwrap_or(dir);
-            Error::UnfinishedBackup { dir: dir.into() }
+            OpenError::UnfinishedBackup { dir: dir.into() }
         }
-        Error::Log(
+        StorageError::Log(
             Below::Corrupted(_)
             | Below::Quarantined { .. }
             | Below::NotALog { .. }
             | Below::WrongComponent { found: None, .. },
         )
-        | Error::CorruptedRecord { .. } => {
-            Error::CorruptedRegistry { dir: dir.into(), cause: Box::new(error) }
+        | StorageError::CorruptedRecord { .. } => {
+            OpenError::CorruptedRegistry { dir: dir.into(), cause: Box::new(error) }
         }
-        error => error,
+        error => error.into(),
     }
 }
 
 /// Creates the registry of a backup, which no manager opens before [`finish_copy`].
-pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
+pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log, BackupError> {
     let own = log_options(disk, options, UNFINISHED_BACKUP);
     backup::begin(REGISTRY_DIR.as_ref(), &own)
 }
 
 /// Writes the keys of a backup, which has a log of each, and makes it the registry of a manager
 /// that is read-only, durably.
-pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
+pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<(), StorageError> {
     for keys in keys.chunks(KEYS_PER_BATCH) {
         let records: Vec<_> = keys.iter().map(|key| Kind::Created.record(key)).collect();
-        log.write(Append::records(&records)).map_err(|failed| Error::Log(failed.error))?.detach();
+        log.write(Append::records(&records)).map_err(StorageError::from_log)?.detach();
     }
-    log.append(Kind::Whole.record(&[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
+    log.append(Kind::Whole.record(&[]))
+        .map_err(StorageError::from_log)?
+        .blocking_wait()
+        .map_err(StorageError::from_log)?;
     log.component()
         .set_component(UNFINISHED_BACKUP, REGISTRY_COPY_COMPONENT, &[])
-        .map_err(Error::Log)?;
+        .map_err(StorageError::from_log)?;
     backup::close(log);
     Ok(())
 }
@@ -421,7 +427,7 @@ mod tests {
         let oldest = registry.log.oldest();
         assert!(oldest > Seq(1000), "{oldest}");
         registry.close().unwrap();
-        assert!(matches!(registry.add(b"more"), Err(Error::RegistryClosed)));
+        assert!(matches!(registry.add(b"more"), Err(StorageError::Closed)));
         let registry = open(&disk);
         assert!(registry.is_whole());
         assert_eq!((registry.keys().unwrap(), registry.removing()), (keys, removing));
@@ -437,7 +443,10 @@ mod tests {
             disk.inject(Fault::on(Op::Write, Effect::Io).path(REGISTRY_DIR).nth(1));
             let failed =
                 if removal { registry.begin_removal(b"kept") } else { registry.add(b"new") };
-            assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
+            assert!(
+                matches!(failed, Err(StorageError::Log(esker_log::Error::Io(_)))),
+                "{failed:?}"
+            );
             assert!(!registry.is_removing(b"kept"));
             // The disk is well again, but the record may be lost.
             assert!(registry.add(b"new").is_err() && registry.begin_removal(b"kept").is_err());
@@ -462,7 +471,10 @@ mod tests {
         }
         assert!(registry.state.lock().keys.records > due, "it was compacted");
         let refused = registry.compact();
-        assert!(matches!(&refused, Err(Error::Log(error)) if error.is_no_space()), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(StorageError::Log(error)) if error.is_no_space()),
+            "{refused:?}"
+        );
         // With room, the next change compacts.
         disk.set_capacity(None);
         registry.add(&long(0)).unwrap();

@@ -12,7 +12,7 @@ use esker_log::{LogStream, Seq};
 
 use crate::manager::directory_names::directory_of;
 use crate::options::LABEL_LIMIT;
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,9 +60,9 @@ enum KeyState {
 
 impl RegistryState {
     /// Reads all records.
-    pub(super) fn read(mut records: LogStream) -> Result<Self> {
+    pub(super) fn read(mut records: LogStream) -> Result<Self, StorageError> {
         let mut state = Self::default();
-        while let Some(batch) = records.try_next().map_err(Error::Log)? {
+        while let Some(batch) = records.try_next().map_err(StorageError::from_log)? {
             for record in &batch {
                 state.replay(record.seq, record.payload)?;
             }
@@ -71,8 +71,8 @@ impl RegistryState {
     }
 
     /// Applies a record.
-    pub(super) fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<()> {
-        let corrupt = |what| Error::CorruptedRecord { seq, what };
+    pub(super) fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<(), StorageError> {
+        let corrupt = |what| StorageError::CorruptedRecord { seq, what };
         let (kind, key) = record.split_first().ok_or(corrupt("a record of no key"))?;
         if key.len() > LABEL_LIMIT {
             return Err(corrupt("a key that is too long"));
@@ -168,7 +168,7 @@ mod tests {
         let long = [&[Kind::Added as u8][..], &[7; LABEL_LIMIT + 1]].concat();
         for nonsense in [&[][..], &[0], &[6, 7], &long] {
             let refused = RegistryState::default().replay(Seq(9), nonsense);
-            assert!(matches!(refused, Err(Error::CorruptedRecord { seq: Seq(9), .. })));
+            assert!(matches!(refused, Err(StorageError::CorruptedRecord { seq: Seq(9), .. })));
         }
     }
 }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use esker_log::ReadOptions;
 
 use crate::component::COPY_COMPONENT;
+use crate::errors::manager_errors::OpenError;
 use crate::manager::directory_names::directory_of;
 use crate::manager::open_manager::ManagerInner;
-use crate::outcome::Result;
 
 impl ManagerInner {
-    pub(super) fn renumber(&self) -> Result<()> {
+    pub(super) fn renumber(&self) -> Result<(), OpenError> {
         let read = ReadOptions::on(Arc::new(self.disk.clone()));
         for key in self.registry.keys()? {
             let name = directory_of(&key);
@@ -28,6 +28,6 @@ impl ManagerInner {
             options.log.must_exist = true;
             self.builder_of(&key, &options).renumber().open()?.close()?;
         }
-        self.registry.renumber()
+        Ok(self.registry.renumber()?)
     }
 }

@@ -11,16 +11,18 @@ use esker_disk::process;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
+use crate::errors::protocol_errors::{AcceptBatchError, AcceptError};
 use crate::index::page::{State, Word};
 use crate::index::slot_locks::PromiseState;
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::{RoomWaiter, charge};
 use crate::memory::value_pool::new_value;
-use crate::options::fits;
-use crate::outcome::{Error, Result, Ticket, refuse_if_forked};
+use crate::options::{Options, exceeded_limit};
+use crate::outcome::Ticket;
 use crate::protocol::rules::{self, AcceptDecision, SlotState};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// A hundred years, which any clock can represent.
 const ACCEPT_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -46,10 +48,7 @@ impl ConsensusLog {
     /// Does not wait for room in the mutable region. See [`ConsensusLog`] for when the call blocks.
     ///
     /// # Errors
-    /// [`Error::StaleBallot`], [`Error::AlreadyCommitted`], [`Error::AnotherValue`],
-    /// [`Error::Truncated`], [`Error::BufferFull`], [`Error::EntryTooLarge`],
-    /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In each
-    /// case nothing was accepted.
+    /// [`AcceptError`]; in each case nothing was accepted.
     ///
     /// # Examples
     /// ```
@@ -60,10 +59,10 @@ impl ConsensusLog {
     /// let ballot = Ballot { number: 1, node: 7 };
     /// let ticket = log.accept(Slot(0), ballot, b"layer on layer")?;
     /// ticket.blocking_wait()?; // durable: answer the proposer
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn accept(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+    pub fn accept(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket, AcceptError> {
         self.inner.accept(slot.0, ballot, value, None)
     }
 
@@ -78,7 +77,7 @@ impl ConsensusLog {
         ballot: Ballot,
         value: &[u8],
         timeout: Duration,
-    ) -> Result<Ticket> {
+    ) -> Result<Ticket, AcceptError> {
         self.inner.accept(
             slot.0,
             ballot,
@@ -94,18 +93,23 @@ impl ConsensusLog {
     /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
     ///
     /// # Errors
-    /// As [`ConsensusLog::accept`], without [`Error::BufferFull`].
+    /// As [`ConsensusLog::accept`], without [`AcceptError::BufferFull`].
     ///
     /// # Examples
     /// ```
     /// # use esker_consensus::{Ballot, ConsensusLog, Result, Slot};
     /// # async fn example(log: ConsensusLog, ballot: Ballot) -> Result<()> {
-    /// log.accept_async(Slot(0), ballot, b"layer on layer").await?.await
+    /// Ok(log.accept_async(Slot(0), ballot, b"layer on layer").await?.await?)
     /// # }
     /// ```
-    pub async fn accept_async(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+    pub async fn accept_async(
+        &self,
+        slot: Slot,
+        ballot: Ballot,
+        value: &[u8],
+    ) -> Result<Ticket, AcceptError> {
         let inner = &self.inner;
-        fits(&inner.options, value.len())?;
+        refuse_too_large(&inner.options, value)?;
         let mut room = RoomWait(Some(inner.budget.waiter()));
         loop {
             match inner.try_accept(slot.0, ballot, value)? {
@@ -127,12 +131,12 @@ impl ConsensusLog {
     /// A future that is dropped before it is ready may have accepted the first values.
     ///
     /// # Errors
-    /// As [`ConsensusLog::accept_batch`], without [`Error::BufferFull`].
+    /// As [`ConsensusLog::accept_batch`], without [`AcceptError::BufferFull`].
     pub async fn accept_batch_async(
         &self,
         ballot: Ballot,
         values: &[(Slot, &[u8])],
-    ) -> Result<Ticket> {
+    ) -> Result<Ticket, AcceptBatchError> {
         let mut tickets = Vec::with_capacity(values.len());
         for (slot, value) in values {
             match self.accept_async(*slot, ballot, value).await {
@@ -140,17 +144,21 @@ impl ConsensusLog {
                 Err(error) => return Err(self.stopped_batch(tickets, error)),
             }
         }
-        self.ticket_of_all(tickets)
+        Ok(self.ticket_of_all(tickets)?)
     }
 
     /// Accepts several values under one ballot, in order, with one sync. The ticket acknowledges
     /// all of them. Does not wait for room in the mutable region.
     ///
     /// # Errors
-    /// As [`ConsensusLog::accept`] when the first value is refused: nothing was accepted.
-    /// [`Error::BatchFailed`] when a later one is refused: the values before it are accepted, and
-    /// its ticket acknowledges them.
-    pub fn accept_batch(&self, ballot: Ballot, values: &[(Slot, &[u8])]) -> Result<Ticket> {
+    /// [`AcceptBatchError::Refused`] when the first value is refused: nothing was accepted.
+    /// [`AcceptBatchError::Stopped`] when a later one is refused: the values before it are
+    /// accepted, and its ticket acknowledges them. [`AcceptBatchError::Storage`].
+    pub fn accept_batch(
+        &self,
+        ballot: Ballot,
+        values: &[(Slot, &[u8])],
+    ) -> Result<Ticket, AcceptBatchError> {
         let mut tickets = Vec::with_capacity(values.len());
         for (slot, value) in values {
             match self.accept(*slot, ballot, value) {
@@ -158,25 +166,25 @@ impl ConsensusLog {
                 Err(error) => return Err(self.stopped_batch(tickets, error)),
             }
         }
-        self.ticket_of_all(tickets)
+        Ok(self.ticket_of_all(tickets)?)
     }
 
     /// The error of a batch whose next value was refused.
-    fn stopped_batch(&self, tickets: Vec<Ticket>, error: Error) -> Error {
+    fn stopped_batch(&self, tickets: Vec<Ticket>, error: AcceptError) -> AcceptBatchError {
         if tickets.is_empty() {
-            return error;
+            return error.into();
         }
         let (accepted, source) = (tickets.len(), Box::new(error));
         let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
         // A failed log issues no new ticket; an earlier one reports the failure.
         match self.ticket_of_all(tickets).or_else(|error| newest.ok_or(error)) {
-            Ok(ticket) => Error::BatchFailed { accepted, ticket, source },
-            Err(error) => error,
+            Ok(ticket) => AcceptBatchError::Stopped { accepted, ticket, source },
+            Err(error) => error.into(),
         }
     }
 
     /// Returns one ticket that acknowledges several accepts.
-    fn ticket_of_all(&self, tickets: Vec<Ticket>) -> Result<Ticket> {
+    fn ticket_of_all(&self, tickets: Vec<Ticket>) -> Result<Ticket, StorageError> {
         // Records become durable in order, so one barrier covers all of them. A value that was
         // accepted before may have its record anywhere.
         match tickets.iter().all(Ticket::is_ready) {
@@ -193,7 +201,7 @@ impl ConsensusLog {
 struct RoomWait<'a>(Option<RoomWaiter<'a>>);
 
 impl RoomWait<'_> {
-    fn poll(&mut self, more: u64, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll(&mut self, more: u64, cx: &mut Context<'_>) -> Poll<Result<(), StorageError>> {
         refuse_if_forked()?;
         let has_room = self.0.as_mut().is_none_or(|waiter| waiter.has_room(more, cx.waker()));
         if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
@@ -215,8 +223,8 @@ impl Inner {
         ballot: Ballot,
         value: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<Ticket> {
-        fits(&self.options, value.len())?;
+    ) -> Result<Ticket, AcceptError> {
+        refuse_too_large(&self.options, value)?;
         loop {
             match self.try_accept(slot, ballot, value)? {
                 AcceptOutcome::Stored(ticket) | AcceptOutcome::Duplicate(ticket) => {
@@ -227,7 +235,7 @@ impl Inner {
                     let waited = deadline.is_some_and(|at| self.budget.wait(more, at));
                     if !waited {
                         let (used, size) = (self.budget.used(), self.budget.size());
-                        return Err(Error::BufferFull { used, size });
+                        return Err(AcceptError::BufferFull { used, size });
                     }
                 }
             }
@@ -239,7 +247,7 @@ impl Inner {
         slot: u64,
         ballot: Ballot,
         value: &[u8],
-    ) -> Result<AcceptOutcome> {
+    ) -> Result<AcceptOutcome, AcceptError> {
         let guard = crossbeam_epoch::pin();
         let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
@@ -256,7 +264,11 @@ impl Inner {
     }
 
     /// Returns the acknowledgement of a value that the slot has already.
-    fn acknowledge_again(self: &Arc<Self>, word: Word, marker: u64) -> Result<Ticket> {
+    fn acknowledge_again(
+        self: &Arc<Self>,
+        word: Word,
+        marker: u64,
+    ) -> Result<Ticket, StorageError> {
         let committed = word.state() == State::Committed;
         if committed && self.is_volatile() {
             self.commit_ticket_of(marker)
@@ -268,6 +280,19 @@ impl Inner {
         }
     }
 
+    /// The first slot that is out of range. Refuses a slot below the floor, and one out of range.
+    fn limit_above(&self, slot: u64) -> Result<Slot, AcceptError> {
+        if let Some(floor) = self.floor_over(slot) {
+            return Err(AcceptError::Truncated { floor });
+        }
+        let limit = self.slot_limit();
+        if slot < limit.0 {
+            Ok(limit)
+        } else {
+            Err(AcceptError::SlotOutOfRange { slot: Slot(slot), limit })
+        }
+    }
+
     /// Accepts a value, if there is room. The caller holds the slot's lock.
     fn accept_at(
         self: &Arc<Self>,
@@ -276,13 +301,15 @@ impl Inner {
         ballot: Ballot,
         value: &[u8],
         guard: &Guard,
-    ) -> Result<AcceptOutcome> {
+    ) -> Result<AcceptOutcome, AcceptError> {
         self.writable(promise_state)?;
-        self.in_range(slot)?;
+        let limit = self.limit_above(slot)?;
         if ballot < promise_state.promise && self.page(slot, guard)?.is_none() {
-            return Err(Error::StaleBallot { promised: promise_state.promise });
+            return Err(AcceptError::StaleBallot { promised: promise_state.promise });
         }
-        let page = self.page_for(slot, guard)?;
+        let Some(page) = self.page_for(slot, guard)? else {
+            return Err(AcceptError::SlotOutOfRange { slot: Slot(slot), limit });
+        };
         let indexed = page.slot(slot);
         let word = indexed.word();
         let resident = indexed.resident().load(guard);
@@ -299,14 +326,14 @@ impl Inner {
         );
         let current = SlotState { state: word.state(), ballot: accepted };
         match rules::accept(promise_state.promise, current, ballot) {
-            AcceptDecision::Stale(promised) => Err(Error::StaleBallot { promised }),
+            AcceptDecision::Stale(promised) => Err(AcceptError::StaleBallot { promised }),
             AcceptDecision::Compare => {
-                let entry = self.entry_at(slot, indexed, guard)?;
+                let entry = self.locked_entry(slot, indexed, guard)?;
                 if entry.value() != value {
                     return Err(refused(entry, word.state() == State::Committed, ballot));
                 }
                 let marker = resident.map_or(0, |resident| resident.marker());
-                self.acknowledge_again(word, marker).map(AcceptOutcome::Duplicate)
+                Ok(AcceptOutcome::Duplicate(self.acknowledge_again(word, marker)?))
             }
             AcceptDecision::Store => {
                 debug_assert_ne!(word.state(), State::Committed, "a committed slot never changes");
@@ -329,7 +356,7 @@ impl Inner {
                         Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failure_sink())),
                         Err(error) => {
                             self.budget.release(more);
-                            return Err(error);
+                            return Err(error.into());
                         }
                     }
                 };
@@ -346,11 +373,19 @@ impl Inner {
     }
 }
 
+/// Refuses a value that these options never accept.
+fn refuse_too_large(options: &Options, value: &[u8]) -> Result<(), AcceptError> {
+    match exceeded_limit(options, value.len()) {
+        Some(limit) => Err(AcceptError::EntryTooLarge { size: value.len() as u64, limit }),
+        None => Ok(()),
+    }
+}
+
 /// The error for a slot whose entry differs from the proposed value.
-pub(crate) fn refused(entry: Entry<'_>, committed: bool, ballot: Ballot) -> Error {
+fn refused(entry: Entry<'_>, committed: bool, ballot: Ballot) -> AcceptError {
     if committed {
-        Error::AlreadyCommitted { entry: Box::new(entry.into_committed()) }
+        AcceptError::AlreadyCommitted { entry: Box::new(entry.into_committed()) }
     } else {
-        Error::AnotherValue { slot: entry.slot(), ballot }
+        AcceptError::AnotherValue { slot: entry.slot(), ballot }
     }
 }

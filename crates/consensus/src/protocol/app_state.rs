@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::base::slot::{Slot, SnapshotBounds};
-use crate::outcome::{Result, Ticket};
+use crate::errors::protocol_errors::TruncateError;
+use crate::outcome::Ticket;
 use crate::protocol::floor::FloorTicket;
 use crate::state::inner::{ConsensusLog, Inner};
 
@@ -29,7 +30,7 @@ impl ConsensusLog {
     /// log.app_state().set(b"nothing purged")?.blocking_wait()?;
     /// log.app_state().set_and_truncate_before(b"purged slot 0", Slot(1))?.blocking_wait()?;
     /// assert_eq!(*log.app_state().get(), *b"purged slot 0");
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn app_state(&self) -> AppState<'_> {
@@ -47,11 +48,9 @@ impl AppState<'_> {
     /// Replaces the state. It is durable when the ticket has resolved. Costs one record.
     ///
     /// # Errors
-    /// [`Error::EntryTooLarge`](crate::Error::EntryTooLarge) above
-    /// [`APP_STATE_LIMIT`](crate::APP_STATE_LIMIT) bytes;
-    /// [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Closed`](crate::Error::Closed),
-    /// [`Error::Log`](crate::Error::Log).
-    pub fn set(&self, app_state: &[u8]) -> Result<Ticket> {
+    /// [`TruncateError::EntryTooLarge`] above [`APP_STATE_LIMIT`](crate::APP_STATE_LIMIT) bytes;
+    /// [`TruncateError::Storage`].
+    pub fn set(&self, app_state: &[u8]) -> Result<Ticket, TruncateError> {
         self.inner.raise(0, 0, Some(app_state))
     }
 
@@ -59,7 +58,11 @@ impl AppState<'_> {
     ///
     /// # Errors
     /// As [`ConsensusLog::truncate_before`] and [`AppState::set`].
-    pub fn set_and_truncate_before(&self, app_state: &[u8], slot: Slot) -> Result<FloorTicket> {
+    pub fn set_and_truncate_before(
+        &self,
+        app_state: &[u8],
+        slot: Slot,
+    ) -> Result<FloorTicket, TruncateError> {
         self.inner.truncate_before(slot, Some(app_state))
     }
 
@@ -67,7 +70,11 @@ impl AppState<'_> {
     ///
     /// # Errors
     /// As [`Snapshots::install`](crate::Snapshots::install) and [`AppState::set`].
-    pub fn set_and_install(&self, app_state: &[u8], bounds: SnapshotBounds) -> Result<FloorTicket> {
+    pub fn set_and_install(
+        &self,
+        app_state: &[u8],
+        bounds: SnapshotBounds,
+    ) -> Result<FloorTicket, TruncateError> {
         self.inner.install(bounds, Some(app_state))
     }
 }

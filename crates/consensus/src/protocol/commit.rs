@@ -6,13 +6,15 @@ use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::{Slot, page_of};
+use crate::errors::protocol_errors::CommitError;
 use crate::index::page::{IndexEntry, Page, State};
 use crate::index::slot_locks::AllLocks;
 use crate::memory::value_budget::charge;
-use crate::outcome::{Error, Result, Ticket};
+use crate::outcome::Ticket;
 use crate::protocol::rules::{self, CommitDecision, SlotState};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::StorageError;
 
 /// The most slots in one marker.
 const MARKER_SLOTS_MAX: usize = 1 << 20;
@@ -22,7 +24,7 @@ const MARKER_SLOTS_MAX: usize = 1 << 20;
 #[must_use = "the commits are durable when the ticket has resolved"]
 pub struct BatchTicket {
     /// The result for each slot, in the order given.
-    pub results: Vec<Result<()>>,
+    pub results: Vec<Result<(), CommitError>>,
     /// The acknowledgement of every commit whose result is `Ok`.
     pub ticket: Ticket,
 }
@@ -33,9 +35,9 @@ impl ConsensusLog {
     /// may be committed in any order; a committed slot may be committed again.
     ///
     /// # Errors
-    /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when the slot is accepted under another
-    /// ballot; [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In
-    /// each case nothing was committed.
+    /// [`CommitError::SlotNotFound`]; [`CommitError::BallotMismatch`] when the slot is accepted
+    /// under another ballot; [`CommitError::Truncated`], [`CommitError::Storage`]. In each case
+    /// nothing was committed.
     ///
     /// # Examples
     /// ```
@@ -47,10 +49,10 @@ impl ConsensusLog {
     /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// log.commit(Slot(0), ballot)?.blocking_wait()?;
     /// assert_eq!(log.frontier(), Some(Slot(0)));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn commit(&self, slot: Slot, ballot: Ballot) -> Result<Ticket> {
+    pub fn commit(&self, slot: Slot, ballot: Ballot) -> Result<Ticket, CommitError> {
         let ticket = self.inner.commit(slot.0, ballot)?;
         self.inner.checkpoint_if_due();
         Ok(ticket)
@@ -59,9 +61,8 @@ impl ConsensusLog {
     /// Commits several slots with one sync, and returns a result for each.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. Errors of
-    /// single slots are in the results.
-    pub fn commit_batch(&self, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
+    /// [`StorageError`]: nothing was committed. Errors of single slots are in the results.
+    pub fn commit_batch(&self, slots: &[(Slot, Ballot)]) -> Result<BatchTicket, StorageError> {
         let done = self.inner.commit_batch(slots)?;
         self.inner.checkpoint_if_due();
         Ok(done)
@@ -71,9 +72,9 @@ impl ConsensusLog {
     /// that match logs before they commit, as Raft does.
     ///
     /// # Errors
-    /// [`Error::Gap`] when a slot between the frontier and this one is missing: nothing was
-    /// committed. Otherwise as [`ConsensusLog::commit`].
-    pub fn commit_through(&self, slot: Slot) -> Result<Ticket> {
+    /// [`CommitError::Gap`] when a slot between the frontier and this one is missing, and
+    /// [`CommitError::Storage`]: nothing was committed.
+    pub fn commit_through(&self, slot: Slot) -> Result<Ticket, CommitError> {
         let ticket = self.inner.commit_through(slot.0)?;
         self.inner.checkpoint_if_due();
         Ok(ticket)
@@ -81,21 +82,20 @@ impl ConsensusLog {
 }
 
 impl Inner {
-    fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
+    fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket, CommitError> {
         let guard = crossbeam_epoch::pin();
         let promise_state = self.slot_lock(slot)?;
         self.writable(&promise_state)?;
-        let start = self.start();
-        if slot < start {
-            return Err(Error::Truncated { floor: Slot(start - 1) });
+        if let Some(floor) = self.floor_over(slot) {
+            return Err(CommitError::Truncated { floor });
         }
         let Some(page) = self.page(slot, &guard)? else {
-            return Err(Error::SlotNotFound { slot: Slot(slot) });
+            return Err(CommitError::SlotNotFound { slot: Slot(slot) });
         };
         let indexed = page.slot(slot);
         let Some(known) = self.to_mark(slot, indexed, Some(ballot), &guard)? else {
             let marker = indexed.resident().load(&guard).map_or(0, |resident| resident.marker());
-            return self.commit_ticket_of(marker);
+            return Ok(self.commit_ticket_of(marker)?);
         };
         let word = indexed.word();
         let ticket = if word.seq() > 0 {
@@ -103,7 +103,7 @@ impl Inner {
         } else {
             // Only memory has the value: append it now, as committed.
             let Some(resident) = indexed.resident().load(&guard) else {
-                return Err(self.broken("an uncommitted value is in memory"));
+                return Err(self.broken("an uncommitted value is in memory").into());
             };
             self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
@@ -122,10 +122,10 @@ impl Inner {
         indexed: &IndexEntry,
         ballot: Option<Ballot>,
         guard: &Guard,
-    ) -> Result<Option<SlotState>> {
+    ) -> Result<Option<SlotState>, CommitError> {
         let (state, resident) = (indexed.word().state(), indexed.resident().load(guard));
         if state == State::Accepted && resident.is_none() {
-            return Err(self.broken("an uncommitted value is in memory"));
+            return Err(self.broken("an uncommitted value is in memory").into());
         }
         let accepted = resident.map_or(Ballot::ZERO, |resident| resident.ballot);
         let current = SlotState { state, ballot: accepted };
@@ -135,9 +135,9 @@ impl Inner {
                 Ok(Some(current))
             }
             CommitDecision::Done => Ok(None),
-            CommitDecision::Missing => Err(Error::SlotNotFound { slot: Slot(slot) }),
+            CommitDecision::Missing => Err(CommitError::SlotNotFound { slot: Slot(slot) }),
             CommitDecision::Mismatch(accepted) => {
-                Err(Error::BallotMismatch { slot: Slot(slot), accepted })
+                Err(CommitError::BallotMismatch { slot: Slot(slot), accepted })
             }
         }
     }
@@ -168,7 +168,10 @@ impl Inner {
         self.frontier.lock().committed(marker, slot, bytes)
     }
 
-    fn commit_batch(self: &Arc<Self>, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
+    fn commit_batch(
+        self: &Arc<Self>,
+        slots: &[(Slot, Ballot)],
+    ) -> Result<BatchTicket, StorageError> {
         let guard = crossbeam_epoch::pin();
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
@@ -176,7 +179,9 @@ impl Inner {
         let mut marks = Vec::new();
         for (slot, ballot) in slots {
             let known = match self.batch_mark(slot.0, *ballot, &guard) {
-                Err(failed @ Error::Internal { .. }) => return Err(failed),
+                Err(CommitError::Storage(failed @ StorageError::Internal { .. })) => {
+                    return Err(failed);
+                }
                 known => known,
             };
             if let Ok(true) = known {
@@ -190,16 +195,15 @@ impl Inner {
     }
 
     /// Whether this slot needs a commit marker.
-    fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool> {
-        let start = self.start();
-        if slot < start {
-            return Err(Error::Truncated { floor: Slot(start - 1) });
+    fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool, CommitError> {
+        if let Some(floor) = self.floor_over(slot) {
+            return Err(CommitError::Truncated { floor });
         }
-        let page = self.page(slot, guard)?.ok_or(Error::SlotNotFound { slot: Slot(slot) })?;
+        let page = self.page(slot, guard)?.ok_or(CommitError::SlotNotFound { slot: Slot(slot) })?;
         Ok(self.to_mark(slot, page.slot(slot), Some(ballot), guard)?.is_some())
     }
 
-    fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
+    fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket, CommitError> {
         let guard = crossbeam_epoch::pin();
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
@@ -210,11 +214,11 @@ impl Inner {
         // Ends at the first slot without an entry at the latest.
         while slot <= last {
             let Some(page) = self.page(slot, &guard)? else {
-                return Err(Error::Gap { slot: Slot(slot) });
+                return Err(CommitError::Gap { slot: Slot(slot) });
             };
             for (number, indexed) in page.from(slot).take_while(|(number, _)| *number <= last) {
                 match indexed.word().state() {
-                    State::Empty => return Err(Error::Gap { slot: Slot(number) }),
+                    State::Empty => return Err(CommitError::Gap { slot: Slot(number) }),
                     State::Accepted => marks.push(number),
                     State::Committed => {}
                 }
@@ -240,7 +244,7 @@ impl Inner {
         mut slots: Vec<u64>,
         range: Option<(u64, u64)>,
         guard: &Guard,
-    ) -> Result<Ticket> {
+    ) -> Result<Ticket, StorageError> {
         slots.sort_unstable();
         slots.dedup();
         if slots.is_empty() {

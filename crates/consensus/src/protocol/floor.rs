@@ -16,13 +16,15 @@ use std::time::Duration;
 use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::slot::{SLOTS_PER_PAGE, Slot, SnapshotBounds, first_slot_of, page_of};
+use crate::errors::protocol_errors::TruncateError;
 use crate::index::page::{Page, State};
 use crate::index::page_table::PageLookup;
 use crate::memory::value_budget::charge;
-use crate::outcome::{Error, Result, Ticket, refuse_if_forked};
+use crate::outcome::Ticket;
 use crate::record::{self, APP_STATE_LIMIT};
 use crate::state::commit_tracker::{AppStateBytes, FloorRaise};
 use crate::state::inner::Inner;
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// The acknowledgement of a raised floor. When it resolves, the floor is durable, and the space
 /// below is reclaimed in the background, by whole segments.
@@ -40,8 +42,8 @@ impl FloorTicket {
     /// Blocks until the floor is durable.
     ///
     /// # Errors
-    /// [`Error::Log`] when the write or sync failed.
-    pub fn blocking_wait(self) -> Result<()> {
+    /// [`StorageError`], for example [`StorageError::Log`] when the write or sync failed.
+    pub fn blocking_wait(self) -> Result<(), StorageError> {
         refuse_if_forked()?;
         self.ticket.blocking_wait()?;
         self.inner.show_raises();
@@ -53,7 +55,7 @@ impl FloorTicket {
     /// # Errors
     /// As [`FloorTicket::blocking_wait`], and [`esker_log::Error::Timeout`]; the floor may become
     /// durable later.
-    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<()> {
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<(), StorageError> {
         refuse_if_forked()?;
         self.ticket.blocking_wait_timeout(timeout)?;
         self.inner.show_raises();
@@ -62,9 +64,9 @@ impl FloorTicket {
 }
 
 impl Future for FloorTicket {
-    type Output = Result<()>;
+    type Output = Result<(), StorageError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         refuse_if_forked()?;
         std::task::ready!(Pin::new(&mut self.ticket).poll(cx))?;
         self.inner.show_raises();
@@ -78,12 +80,12 @@ impl Inner {
         self: &Arc<Self>,
         Slot(slot): Slot,
         app_state: Option<&[u8]>,
-    ) -> Result<FloorTicket> {
+    ) -> Result<FloorTicket, TruncateError> {
         refuse_if_forked()?;
         self.count_durable(&crossbeam_epoch::pin());
         let next = self.frontier.lock().decided();
         if slot > next {
-            return Err(Error::Gap { slot: Slot(next) });
+            return Err(TruncateError::Gap { slot: Slot(next) });
         }
         let ticket = self.raise(slot, slot, app_state)?;
         Ok(FloorTicket { ticket, inner: Arc::clone(self) })
@@ -94,13 +96,13 @@ impl Inner {
         self: &Arc<Self>,
         SnapshotBounds { floor, frontier }: SnapshotBounds,
         app_state: Option<&[u8]>,
-    ) -> Result<FloorTicket> {
+    ) -> Result<FloorTicket, TruncateError> {
         if frontier < floor {
-            return Err(Error::Gap { slot: frontier.next() });
+            return Err(TruncateError::Gap { slot: frontier.next() });
         }
         let limit = Slot(u64::MAX - 1);
         if frontier >= limit {
-            return Err(Error::SlotOutOfRange { slot: frontier, limit });
+            return Err(TruncateError::SlotOutOfRange { slot: frontier, limit });
         }
         let ticket = self.raise(floor.0 + 1, frontier.0 + 1, app_state)?;
         Ok(FloorTicket { ticket, inner: Arc::clone(self) })
@@ -113,12 +115,12 @@ impl Inner {
         start: u64,
         next: u64,
         app_state: Option<&[u8]>,
-    ) -> Result<Ticket> {
+    ) -> Result<Ticket, TruncateError> {
         refuse_if_forked()?;
         let size = app_state.map_or(0, <[u8]>::len);
         if size > APP_STATE_LIMIT {
             let (size, limit) = (size as u64, APP_STATE_LIMIT as u64);
-            return Err(Error::EntryTooLarge { size, limit });
+            return Err(TruncateError::EntryTooLarge { size, limit });
         }
         // Read the page before taking the locks. An error does not matter here.
         if !start.is_multiple_of(SLOTS_PER_PAGE as u64) {
@@ -148,7 +150,7 @@ impl Inner {
                 false => self.log.accepted().0,
             };
             drop(locks);
-            return self.ticket_of(record);
+            return Ok(self.ticket_of(record)?);
         }
         let promise = locks.promise_state().promised();
         let ticket =

@@ -2,12 +2,12 @@
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
+use crate::errors::protocol_errors::LearnError;
 use crate::index::page::{State, Word};
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
-use crate::options::fits;
-use crate::outcome::{Result, Ticket};
-use crate::protocol::accept::refused;
+use crate::options::exceeded_limit;
+use crate::outcome::Ticket;
 use crate::record;
 use crate::state::inner::ConsensusLog;
 
@@ -16,11 +16,8 @@ impl ConsensusLog {
     /// Promises nothing. A repeated call with the same value is acknowledged again.
     ///
     /// # Errors
-    /// [`AlreadyCommitted`](crate::Error::AlreadyCommitted) when the slot is committed with another
-    /// value; [`Truncated`](crate::Error::Truncated),
-    /// [`EntryTooLarge`](crate::Error::EntryTooLarge),
-    /// [`SlotOutOfRange`](crate::Error::SlotOutOfRange), [`ReadOnly`](crate::Error::ReadOnly),
-    /// [`Closed`](crate::Error::Closed), [`Log`](crate::Error::Log).
+    /// [`LearnError`], for example [`LearnError::AlreadyCommitted`] when the slot is committed with
+    /// another value. In each case nothing was stored.
     ///
     /// # Examples
     /// ```
@@ -31,30 +28,40 @@ impl ConsensusLog {
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// assert_eq!((log.frontier(), log.promised()), (Some(Slot(0)), None));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn learn(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+    pub fn learn(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket, LearnError> {
         let (inner, slot) = (&self.inner, slot.0);
-        fits(&inner.options, value.len())?;
+        if let Some(limit) = exceeded_limit(&inner.options, value.len()) {
+            return Err(LearnError::EntryTooLarge { size: value.len() as u64, limit });
+        }
         let guard = crossbeam_epoch::pin();
         let promise_state = inner.slot_lock(slot)?;
         inner.writable(&promise_state)?;
-        inner.in_range(slot)?;
-        let page = inner.page_for(slot, &guard)?;
+        if let Some(floor) = inner.floor_over(slot) {
+            return Err(LearnError::Truncated { floor });
+        }
+        let limit = inner.slot_limit();
+        let out_of_range = LearnError::SlotOutOfRange { slot: Slot(slot), limit };
+        if slot >= limit.0 {
+            return Err(out_of_range);
+        }
+        let page = inner.page_for(slot, &guard)?.ok_or(out_of_range)?;
         let indexed = page.slot(slot);
         let resident = indexed.resident().load(&guard);
         let state = indexed.word().state();
         if state == State::Accepted && resident.is_none() {
-            return Err(inner.broken("an uncommitted value is in memory"));
+            return Err(inner.broken("an uncommitted value is in memory").into());
         }
         if state == State::Committed {
-            let entry = inner.entry_at(slot, indexed, &guard)?;
+            let entry = inner.locked_entry(slot, indexed, &guard)?;
             if entry.value() != value {
-                return Err(refused(entry, true, ballot));
+                let entry = Box::new(entry.into_committed());
+                return Err(LearnError::AlreadyCommitted { entry });
             }
             let marker = resident.map_or(0, |resident| resident.marker());
-            return inner.commit_ticket_of(marker);
+            return Ok(inner.commit_ticket_of(marker)?);
         }
         let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
         let seq = ticket.seq().0;

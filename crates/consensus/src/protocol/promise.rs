@@ -20,11 +20,13 @@ use std::time::Duration;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
+use crate::errors::protocol_errors::{PromiseError, ReadError};
 use crate::memory::entry::Entry;
-use crate::outcome::{Error, Result, Ticket};
+use crate::outcome::Ticket;
 use crate::protocol::rules;
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::StorageError;
 
 /// A promise and its answer, as of its own position in the order.
 #[derive(Debug, Clone)]
@@ -56,8 +58,7 @@ impl ConsensusLog {
     /// when the ticket has resolved.
     ///
     /// # Errors
-    /// [`Error::StaleBallot`] when a higher ballot was promised; [`Error::ReadOnly`],
-    /// [`Error::Closed`], [`Error::Log`].
+    /// [`PromiseError::StaleBallot`] when a higher ballot was promised; [`PromiseError::Storage`].
     ///
     /// # Examples
     /// ```
@@ -68,17 +69,17 @@ impl ConsensusLog {
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// let promised = log.promise(ballot, Slot(0))?.blocking_wait()?;
     /// assert_eq!((promised.ballot(), promised.uncommitted().len()), (ballot, 0));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn promise(&self, ballot: Ballot, from: Slot) -> Result<PromiseTicket> {
+    pub fn promise(&self, ballot: Ballot, from: Slot) -> Result<PromiseTicket, PromiseError> {
         let inner = &self.inner;
         let guard = crossbeam_epoch::pin();
         let mut locks = inner.all_locks()?;
         let promise_state = locks.promise_state();
         inner.writable(&promise_state)?;
         if !rules::promise(promise_state.promise, ballot) {
-            return Err(Error::StaleBallot { promised: promise_state.promise });
+            return Err(PromiseError::StaleBallot { promised: promise_state.promise });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
         locks.promise(ballot, true);
@@ -154,13 +155,13 @@ impl PromiseAnswer {
     /// as committed.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when truncation or [`install`](crate::Snapshots::install) passed
+    /// [`ReadError::Truncated`] when truncation or [`install`](crate::Snapshots::install) passed
     /// committed slots before they were visited, even if the visitor stopped before it reached
     /// them. The answer is then incomplete: promise again. Otherwise as [`ConsensusLog::read`].
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
+    ) -> Result<ControlFlow<()>, ReadError> {
         let first = self.from.max(self.floor.map_or(Slot::ZERO, Slot::next));
         // The first slot that is not visited yet.
         let mut rest = first;
@@ -200,8 +201,8 @@ impl PromiseTicket {
     /// Blocks until the promise is durable.
     ///
     /// # Errors
-    /// [`Error::Log`] when the write or sync failed.
-    pub fn blocking_wait(self) -> Result<PromiseAnswer> {
+    /// [`StorageError`], for example [`StorageError::Log`] when the write or sync failed.
+    pub fn blocking_wait(self) -> Result<PromiseAnswer, StorageError> {
         self.ticket.blocking_wait()?;
         Ok(self.promised)
     }
@@ -211,16 +212,16 @@ impl PromiseTicket {
     /// # Errors
     /// As [`PromiseTicket::blocking_wait`], and [`esker_log::Error::Timeout`]; the promise may be
     /// durable later.
-    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<PromiseAnswer> {
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<PromiseAnswer, StorageError> {
         self.ticket.blocking_wait_timeout(timeout)?;
         Ok(self.promised)
     }
 }
 
 impl Future for PromiseTicket {
-    type Output = Result<PromiseAnswer>;
+    type Output = Result<PromiseAnswer, StorageError>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<PromiseAnswer>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = std::task::ready!(Pin::new(&mut self.ticket).poll(cx));
         Poll::Ready(outcome.map(|()| self.promised.clone()))
     }

@@ -28,12 +28,14 @@
 use std::sync::Arc;
 
 use crate::base::slot::Slot;
+use crate::errors::protocol_errors::TruncateError;
 use crate::index::page::State;
 use crate::memory::value_budget::charge;
-use crate::outcome::{Error, Result, Ticket, refuse_if_forked};
+use crate::outcome::Ticket;
 use crate::protocol::floor::FloorTicket;
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::refuse_if_forked;
 
 impl ConsensusLog {
     /// Drops every slot below this one. Each of them must be committed, and be in a snapshot that
@@ -45,8 +47,7 @@ impl ConsensusLog {
     /// segments. To wait for that, call [`Maintenance::reclaim`](crate::Maintenance::reclaim).
     ///
     /// # Errors
-    /// [`Error::Gap`] when a slot below is not committed; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Log`].
+    /// [`TruncateError::Gap`] when a slot below is not committed; [`TruncateError::Storage`].
     ///
     /// # Examples
     /// ```
@@ -58,10 +59,10 @@ impl ConsensusLog {
     /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// log.truncate_before(Slot(1))?.blocking_wait()?; // drops slot 0
     /// assert_eq!(log.floor(), Some(Slot(0)));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn truncate_before(&self, slot: Slot) -> Result<FloorTicket> {
+    pub fn truncate_before(&self, slot: Slot) -> Result<FloorTicket, TruncateError> {
         self.inner.truncate_before(slot, None)
     }
 
@@ -73,42 +74,43 @@ impl ConsensusLog {
     /// Durable when the ticket has resolved. Dropping the ticket does not undo the call.
     ///
     /// # Errors
-    /// [`Error::BelowFrontier`] when one of these slots is committed: nothing was dropped.
-    /// [`Error::Truncated`] at or below the floor; [`Error::ReadOnly`], [`Error::Closed`],
-    /// [`Error::Log`].
+    /// [`TruncateError::BelowFrontier`] when one of these slots is committed: nothing was dropped.
+    /// [`TruncateError::Truncated`] at or below the floor; [`TruncateError::Storage`].
     ///
     /// # Examples
     /// ```
-    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, ReadError, Slot};
     /// # fn main() -> Result<(), Error> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// log.truncate_from(Slot(0))?.blocking_wait()?;
-    /// assert!(matches!(log.read(Slot(0), &log.pin()), Err(Error::SlotNotFound { .. })));
-    /// # log.close()
+    /// assert!(matches!(log.read(Slot(0), &log.pin()), Err(ReadError::SlotNotFound { .. })));
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn truncate_from(&self, slot: Slot) -> Result<Ticket> {
+    pub fn truncate_from(&self, slot: Slot) -> Result<Ticket, TruncateError> {
         self.inner.cut(slot.0)
     }
 }
 
 impl Inner {
     /// Appends the record that drops the entries accepted from a slot on, and drops them.
-    pub(crate) fn cut(self: &Arc<Self>, from: u64) -> Result<Ticket> {
+    pub(crate) fn cut(self: &Arc<Self>, from: u64) -> Result<Ticket, TruncateError> {
         refuse_if_forked()?;
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         // Before the check of the frontier, which is never below the floor.
-        self.keeps(from)?;
+        if let Some(floor) = self.floor_over(from) {
+            return Err(TruncateError::Truncated { floor });
+        }
         let (next, highest) = self.frontier.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
         if let Some(committed) = decided.filter(|committed| *committed >= from) {
-            return Err(Error::BelowFrontier { committed: Slot(committed) });
+            return Err(TruncateError::BelowFrontier { committed: Slot(committed) });
         }
         let mut dropped = Vec::new();
         self.each_uncommitted(from, &guard, |slot, resident| {
@@ -118,7 +120,7 @@ impl Inner {
         if dropped.is_empty() {
             drop(locks);
             // The caller that dropped them may still be waiting.
-            return self.ticket_of(self.records.newest_cut());
+            return Ok(self.ticket_of(self.records.newest_cut())?);
         }
         let ticket = self.append_internal(|out| record::cut(out, from))?;
         self.records.set_newest_cut(ticket.seq().0);

@@ -15,11 +15,12 @@ use esker_log::{ReadOptions, SeqRange};
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
 use crate::component::{self, COPY_COMPONENT};
-use crate::outcome::{Error, Result};
+use crate::errors::manager_errors::OpenError;
 pub use crate::read::record_totals::{InspectSummary, InvalidRecord, RecordCounts, SlotTotals};
 use crate::read::slot_values::ValueReader;
 use crate::read::slot_windows::{ReplayLimits, SlotWindows};
 use crate::read_only::ReadOnlyReason;
+use crate::storage_error::StorageError;
 
 /// The state of a log, according to all its records; from [`inspect`].
 #[derive(Debug)]
@@ -56,9 +57,10 @@ pub struct Inspection {
 /// if its slots are in the order of its records, and at worst once for each 131,072 slots.
 ///
 /// # Errors
-/// [`Error::Log`] if there is no log, if it is corrupt, or if it is a plain log or one of another
-/// component; [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records before
-/// they were read again: call it again.
+/// [`OpenError::UnfinishedBackup`]; [`OpenError::Storage`] with [`StorageError::Log`] if there is
+/// no log, if it is corrupt, or if it is a plain log or one of another component, and with
+/// [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records before they were
+/// read again: call it again.
 ///
 /// # Examples
 /// ```
@@ -73,10 +75,10 @@ pub struct Inspection {
 /// let inspection = inspect(&dir)?;
 /// assert_eq!(inspection.totals.committed, 1);
 /// assert!(inspection.invalid_records.is_empty());
-/// # log.close()
+/// # Ok(log.close()?)
 /// # }
 /// ```
-pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
+pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection, OpenError> {
     inspect_with(dir, |_| {})
 }
 
@@ -84,7 +86,10 @@ pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
 ///
 /// # Errors
 /// As [`inspect`].
-pub fn inspect_with(dir: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Inspection> {
+pub fn inspect_with(
+    dir: impl AsRef<Path>,
+    mut progress: impl FnMut(u64),
+) -> Result<Inspection, OpenError> {
     inspect_within(Arc::new(StdDisk::new()), dir.as_ref(), ReplayLimits::DEFAULT, &mut progress)
 }
 
@@ -92,7 +97,7 @@ pub fn inspect_with(dir: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Res
 ///
 /// # Errors
 /// As [`inspect`].
-pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
+pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection, OpenError> {
     inspect_within(disk, dir.as_ref(), ReplayLimits::DEFAULT, &mut |_| {})
 }
 
@@ -101,15 +106,15 @@ fn inspect_within(
     dir: &Path,
     limits: ReplayLimits,
     progress: &mut dyn FnMut(u64),
-) -> Result<Inspection> {
+) -> Result<Inspection, OpenError> {
     let (reader, component) = component::open_read_only(dir, ReadOptions::on(disk))?;
     let is_known = component.is_some();
-    let is_repaired = reader.storage().was_repaired().map_err(Error::Log)?;
+    let is_repaired = reader.storage().was_repaired().map_err(StorageError::from_log)?;
     let read_only = ReadOnlyReason::from_origin(is_repaired, component == Some(COPY_COMPONENT));
     let (windows, found) = match SlotWindows::replay(reader, is_known, limits, progress) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
-        Err(Error::CorruptedRecord { .. }) => return Err(component::plain(dir)),
+        Err(StorageError::CorruptedRecord { .. }) => return Err(component::plain(dir)),
         Ok((_, found)) if !is_known && found.records == RecordCounts::default() => {
             return Err(component::plain(dir));
         }
@@ -136,12 +141,12 @@ impl Inspection {
     /// read again. Entries of later records are not visited.
     ///
     /// # Errors
-    /// Those of `visit`, and as [`inspect`].
+    /// Those of `visit`; [`StorageError`].
     pub fn visit(
         &self,
         from: Slot,
-        visit: impl FnMut(Slot, &InspectSummary) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+        visit: impl FnMut(Slot, &InspectSummary) -> Result<ControlFlow<()>, StorageError>,
+    ) -> Result<(), StorageError> {
         self.windows.visit(from, visit)
     }
 
@@ -150,7 +155,7 @@ impl Inspection {
     ///
     /// # Errors
     /// As [`Inspection::visit`].
-    pub fn slots(&self) -> Result<BTreeMap<Slot, InspectSummary>> {
+    pub fn slots(&self) -> Result<BTreeMap<Slot, InspectSummary>, StorageError> {
         let mut slots = BTreeMap::new();
         self.visit(Slot::ZERO, |slot, summary| {
             slots.insert(slot, *summary);
@@ -177,7 +182,7 @@ impl Inspection {
         &self,
         include_uncommitted: bool,
         mut visit: impl FnMut(RangeInclusive<Slot>),
-    ) -> Result<()> {
+    ) -> Result<(), StorageError> {
         if self.quarantined.is_empty() {
             return Ok(());
         }
@@ -242,7 +247,7 @@ mod tests {
         let mut values = inspection.values();
         assert_eq!(values.get(Slot(1), &summary).unwrap(), b"value");
         let refused = values.get(Slot(2), &summary);
-        assert!(matches!(refused, Err(Error::CorruptedRecord { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StorageError::CorruptedRecord { .. })), "{refused:?}");
     }
 
     /// Appends records in an order that no protocol has, and some that contradict others.

@@ -17,13 +17,14 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Seq, Start};
 
 use crate::base::slot::{SLOTS_PER_PAGE, Slot, first_slot_of, page_of};
+use crate::errors::protocol_errors::ReadError;
 use crate::index::page::{Page, State};
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
-use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::StorageError;
 
 /// The most slots visited under one guard.
 const SLOTS_PER_GUARD: u64 = 1024;
@@ -70,10 +71,13 @@ pub struct IterationSummary {
     /// is unknown. So does a run of pages that may be lost.
     pub unreadable: u64,
     /// The first 1024 of them, with the reason.
-    pub skipped: Vec<(Slot, Error)>,
+    pub skipped: Vec<(Slot, StorageError)>,
     /// Whether the callback ended it.
     pub stopped: bool,
 }
+
+/// Visits an entry, or the error that takes its place.
+type Each<'a> = dyn FnMut(Result<&Entry<'_>, ReadError>) -> Result<ControlFlow<()>, ReadError> + 'a;
 
 /// The most reasons kept for skipped entries; further ones are only counted.
 const SKIP_REASONS_MAX: usize = 1024;
@@ -97,10 +101,10 @@ impl ConsensusLog {
     /// Entries are borrowed for the visit only; see [`Entry::into_owned`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] when the range starts at or below the floor, or when truncation or
+    /// [`ReadError::Truncated`] when the range starts at or below the floor, or when truncation or
     /// [`install`](crate::Snapshots::install) passes slots that are still to be visited: what was
     /// visited before is complete. The error of the first entry that cannot be read, unless
-    /// `skip_errors` is set. [`Error::Closed`].
+    /// `skip_errors` is set. [`ReadError::Storage`].
     ///
     /// # Examples
     /// ```
@@ -120,7 +124,7 @@ impl ConsensusLog {
     ///     ControlFlow::Continue(())
     /// })?;
     /// assert_eq!(values, [b"layer on layer"]);
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn iterate(
@@ -128,7 +132,7 @@ impl ConsensusLog {
         range: impl RangeBounds<Slot>,
         options: IterateOptions,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<IterationSummary> {
+    ) -> Result<IterationSummary, ReadError> {
         self.inner.refuse_if_closed()?;
         let mut done = IterationSummary::default();
         let Some((first, last)) = self.bounds(&range, options.include_uncommitted)? else {
@@ -139,15 +143,17 @@ impl ConsensusLog {
             true => self.inner.log.durable().0,
             false => self.inner.log.accepted().0,
         };
-        let mut each = |found: Result<&Entry<'_>>| match found {
+        let mut each = |found: Result<&Entry<'_>, ReadError>| match found {
             Ok(entry) => {
                 done.visited += 1;
                 Ok(visit(entry))
             }
-            Err(Error::CorruptedEntry { slot, cause }) if options.skip_errors => {
+            Err(ReadError::Storage(StorageError::CorruptedEntry { slot, cause }))
+                if options.skip_errors =>
+            {
                 done.unreadable += 1;
                 if done.skipped.len() < SKIP_REASONS_MAX {
-                    done.skipped.push((slot, Error::CorruptedEntry { slot, cause }));
+                    done.skipped.push((slot, StorageError::CorruptedEntry { slot, cause }));
                 }
                 Ok(ControlFlow::Continue(()))
             }
@@ -168,7 +174,7 @@ impl ConsensusLog {
     /// memory. Copies no value.
     ///
     /// # Errors
-    /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] when the range starts at or below the
+    /// As [`ConsensusLog::iterate`]: [`ReadError::Truncated`] when the range starts at or below the
     /// floor.
     ///
     /// # Examples
@@ -184,14 +190,14 @@ impl ConsensusLog {
     /// let next = Slot(1); // what a follower lacks
     /// let entries = log.entries(next.., 1 << 20)?;
     /// assert_eq!(entries.len(), 2);
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn entries(
         &self,
         range: impl RangeBounds<Slot>,
         max_bytes: u64,
-    ) -> Result<Vec<Entry<'static>>> {
+    ) -> Result<Vec<Entry<'static>>, ReadError> {
         self.inner.refuse_if_closed()?;
         let mut entries: Vec<Entry<'static>> = Vec::new();
         let Some((first, last)) = self.bounds(&range, true)? else { return Ok(entries) };
@@ -217,7 +223,7 @@ impl ConsensusLog {
         last: u64,
         known: u64,
         visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<ControlFlow<()>> {
+    ) -> Result<ControlFlow<()>, ReadError> {
         self.go_through(first, last, Some(known), &mut |found| found.map(&mut *visit))
     }
 
@@ -226,7 +232,7 @@ impl ConsensusLog {
         &self,
         range: &impl RangeBounds<Slot>,
         uncommitted: bool,
-    ) -> Result<Option<(u64, u64)>> {
+    ) -> Result<Option<(u64, u64)>, ReadError> {
         let first = match range.start_bound() {
             Bound::Included(first) => Some(Some(first.0)),
             Bound::Excluded(before) => before.0.checked_add(1).map(Some),
@@ -265,8 +271,8 @@ impl ConsensusLog {
         first: u64,
         last: u64,
         known: Option<u64>,
-        each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>, ReadError> {
         let inner = &*self.inner;
         // If records were quarantined, an empty slot may have had an entry. `last` is bounded by
         // what the surviving records show.
@@ -294,7 +300,7 @@ impl ConsensusLog {
                 Err(error) => {
                     // Truncation may just have dropped the page and its record.
                     inner.keeps(slot)?;
-                    if each(Err(error))?.is_break() {
+                    if each(Err(error.into()))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                     let Some(next) = (number + 1).checked_mul(SLOTS_PER_PAGE as u64) else { break };
@@ -320,8 +326,8 @@ impl ConsensusLog {
         end: u64,
         (known, lost): (Option<u64>, bool),
         guard: &Guard,
-        each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
-    ) -> Result<ControlFlow<()>> {
+        each: &mut Each<'_>,
+    ) -> Result<ControlFlow<()>, ReadError> {
         let inner = &*self.inner;
         let uncommitted = known.is_none();
         let mut ahead = ReadAhead::default();
@@ -351,8 +357,8 @@ impl ConsensusLog {
                 Ok(entry) if !entry.is_committed() && !uncommitted => continue,
                 Ok(entry) => each(Ok(&entry))?,
                 // Only `truncate_from` empties a slot, and it drops only uncommitted entries.
-                Err(Error::SlotNotFound { .. }) => continue,
-                Err(error @ Error::Truncated { .. }) => return Err(error),
+                Err(ReadError::SlotNotFound { .. }) => continue,
+                Err(error @ ReadError::Truncated { .. }) => return Err(error),
                 Err(error) => each(Err(error))?,
             };
             if flow.is_break() {

@@ -2,17 +2,18 @@
 
 use crossbeam_epoch::Guard;
 use esker_disk::process;
-use esker_log::Seq;
+use esker_log::{Seq, SeqRange};
 
 use crate::base::slot::{Slot, page_of};
+use crate::errors::protocol_errors::ReadError;
 use crate::index::page::{IndexEntry, State};
 use crate::index::page_table::PageLookup;
 use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
 use crate::memory::value::SharedValue;
-use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{self, ConsensusLog, Inner};
+use crate::storage_error::StorageError;
 
 /// The most retries of a read whose slot changes meanwhile.
 const READ_RETRIES_MAX: u32 = 64;
@@ -22,8 +23,8 @@ impl ConsensusLog {
     /// state machine reads with [`ConsensusLog::read_committed`].
     ///
     /// # Errors
-    /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
-    /// [`Error::Log`].
+    /// [`ReadError::SlotNotFound`], [`ReadError::Truncated`]; [`ReadError::Storage`], for example
+    /// with [`StorageError::CorruptedEntry`].
     ///
     /// # Examples
     /// ```
@@ -36,11 +37,11 @@ impl ConsensusLog {
     /// let guard = log.pin(); // for many reads
     /// let entry = log.read(Slot(0), &guard)?;
     /// assert!(entry.value() == b"layer on layer" && !entry.is_committed());
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     #[inline]
-    pub fn read<'g>(&self, slot: Slot, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+    pub fn read<'g>(&self, slot: Slot, guard: &'g inner::Guard) -> Result<Entry<'g>, ReadError> {
         self.inner.read(slot.0, &guard.0)
     }
 
@@ -51,7 +52,8 @@ impl ConsensusLog {
     /// checked, and is a view of the bytes that were read.
     ///
     /// # Errors
-    /// [`Error::NotCommitted`] when the slot is only accepted; otherwise as [`ConsensusLog::read`].
+    /// [`ReadError::NotCommitted`] when the slot is only accepted; otherwise as
+    /// [`ConsensusLog::read`].
     ///
     /// # Examples
     /// ```
@@ -63,19 +65,23 @@ impl ConsensusLog {
     /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
     /// let guard = log.pin(); // for many reads
     /// assert_eq!(log.read_committed(Slot(0), &guard)?.value(), b"layer on layer");
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     #[inline]
-    pub fn read_committed<'g>(&self, slot: Slot, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+    pub fn read_committed<'g>(
+        &self,
+        slot: Slot,
+        guard: &'g inner::Guard,
+    ) -> Result<Entry<'g>, ReadError> {
         let entry = self.inner.read_out_of_line(slot.0, &guard.0)?;
-        if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
+        if entry.is_committed() { Ok(entry) } else { Err(ReadError::NotCommitted { slot }) }
     }
 }
 
 impl Inner {
     /// The record that holds a slot's value; `None` for a value that only memory has.
-    pub(crate) fn offset_of(&self, slot: u64) -> Result<Option<Seq>> {
+    pub(crate) fn offset_of(&self, slot: u64) -> Result<Option<Seq>, ReadError> {
         self.refuse_if_closed()?;
         let guard = crossbeam_epoch::pin();
         let page = self.page(slot, &guard)?;
@@ -88,58 +94,58 @@ impl Inner {
     }
 
     /// The entry whose value is in a record.
-    pub(crate) fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
+    pub(crate) fn read_at(&self, offset: Seq) -> Result<Entry<'static>, ReadError> {
         self.refuse_if_closed()?;
-        let invalid = Error::InvalidOffset { offset };
+        let invalid = ReadError::InvalidOffset { offset };
         let view = match self.log.read(offset) {
             Ok(view) => view,
             Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed(_)) => {
                 return Err(invalid);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(StorageError::from_log(error).into()),
         };
         let (slot, ballot, committed) = match Record::decode(&view) {
             Ok(Record::Accept { slot, ballot, .. }) => (slot, ballot, false),
             Ok(Record::Chosen { slot, ballot, .. }) => (slot, ballot, true),
             // A record of another kind, which has no value.
             Ok(_) => return Err(invalid),
-            Err(what) => return Err(Error::CorruptedRecord { seq: offset, what }),
+            Err(what) => return Err(StorageError::CorruptedRecord { seq: offset, what }.into()),
         };
         Ok(Entry::stored(slot, ballot, view, committed))
     }
 
     /// Refuses a slot at or below the current floor.
-    pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
-        match self.start() {
-            start if slot < start => Err(Error::Truncated { floor: Slot(start - 1) }),
-            _ => Ok(()),
+    pub(crate) fn keeps(&self, slot: u64) -> Result<(), ReadError> {
+        match self.floor_over(slot) {
+            Some(floor) => Err(ReadError::Truncated { floor }),
+            None => Ok(()),
         }
     }
 
     /// The error for a slot without an entry.
-    pub(crate) fn missing(&self, slot: u64) -> Error {
-        match self.start() {
-            start if slot < start => Error::Truncated { floor: Slot(start - 1) },
-            // The slot may be among the quarantined records.
-            _ => match self.lost.range() {
-                Some((from, to)) => {
-                    let cause = esker_log::Error::Quarantined(esker_log::SeqRange { from, to });
-                    Error::CorruptedEntry { slot: Slot(slot), cause }
-                }
-                None => Error::SlotNotFound { slot: Slot(slot) },
-            },
+    pub(crate) fn missing(&self, slot: u64) -> ReadError {
+        if let Some(floor) = self.floor_over(slot) {
+            return ReadError::Truncated { floor };
+        }
+        // The slot may be among the quarantined records.
+        match self.lost.range() {
+            Some((from, to)) => {
+                let cause = esker_log::Error::Quarantined(SeqRange { from, to });
+                StorageError::CorruptedEntry { slot: Slot(slot), cause }.into()
+            }
+            None => ReadError::SlotNotFound { slot: Slot(slot) },
         }
     }
 
     /// The entry of a slot, for a caller that looks at it: an out-of-line call keeps it in
     /// registers and on the stack of one frame, which halves the time of a committed read.
     #[inline(never)]
-    fn read_out_of_line<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+    fn read_out_of_line<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>, ReadError> {
         self.read(slot, guard)
     }
 
     #[inline(always)]
-    pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+    pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>, ReadError> {
         // The fast path: the value is in memory.
         if let PageLookup::Page(page) = self.index.find(page_of(slot), guard)
             && let Some(resident) = page.slot(slot).resident().load(guard)
@@ -159,7 +165,7 @@ impl Inner {
     }
 
     #[cold]
-    fn read_slowly<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+    fn read_slowly<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>, ReadError> {
         self.refuse_if_closed()?;
         if slot < self.start() {
             return Err(self.missing(slot));
@@ -176,7 +182,7 @@ impl Inner {
         slot: u64,
         indexed: &IndexEntry,
         guard: &'g Guard,
-    ) -> Result<Entry<'g>> {
+    ) -> Result<Entry<'g>, ReadError> {
         let mut last = None;
         let mut looks = 0;
         loop {
@@ -195,7 +201,7 @@ impl Inner {
                         || last == Some(word) && indexed.resident().load(guard).is_none() =>
                 {
                     self.keeps(slot)?;
-                    return Err(error);
+                    return Err(error.into());
                 }
                 Err(_) => last = Some(word),
             }
@@ -203,19 +209,35 @@ impl Inner {
         }
     }
 
+    /// The current entry of a slot that has one and cannot change meanwhile: the caller holds its
+    /// lock, or opens the log.
+    pub(crate) fn locked_entry<'g>(
+        &self,
+        slot: u64,
+        indexed: &IndexEntry,
+        guard: &'g Guard,
+    ) -> Result<Entry<'g>, StorageError> {
+        self.entry_at(slot, indexed, guard).map_err(|error| match error {
+            ReadError::Storage(error) => error,
+            _ => self.broken("a slot that cannot change keeps its entry"),
+        })
+    }
+
     /// Reads an entry from the log.
-    fn stored(&self, slot: u64, seq: u64, committed: bool) -> Result<Entry<'static>> {
+    fn stored(&self, slot: u64, seq: u64, committed: bool) -> Result<Entry<'static>, StorageError> {
         let view = match self.log.read(seq) {
             Ok(view) => view,
-            Err(esker_log::Error::Closed) => return Err(Error::Closed),
-            Err(cause) => return Err(Error::CorruptedEntry { slot: Slot(slot), cause }),
+            Err(esker_log::Error::Closed) => return Err(StorageError::Closed),
+            Err(cause) => {
+                return Err(StorageError::CorruptedEntry { slot: Slot(slot), cause });
+            }
         };
         match Record::decode(&view) {
             Ok(
                 Record::Accept { slot: found, ballot, .. }
                 | Record::Chosen { slot: found, ballot, .. },
             ) if found == slot => Ok(Entry::stored(slot, ballot, view, committed)),
-            _ => Err(Error::CorruptedRecord {
+            _ => Err(StorageError::CorruptedRecord {
                 seq: Seq(seq),
                 what: "it does not hold the slot's value",
             }),

@@ -20,7 +20,7 @@ impl ConsensusLog {
     /// if let Some(last) = log.last_slot() {
     ///     assert_eq!(log.read(last, &log.pin())?.ballot(), ballot);
     /// }
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn last_slot(&self) -> Option<Slot> {

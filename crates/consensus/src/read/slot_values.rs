@@ -9,9 +9,9 @@ use std::ops::Range;
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start, View};
 
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result};
 use crate::read::record_totals::InspectSummary;
 use crate::record::Record;
+use crate::storage_error::StorageError;
 
 /// Two records at most this far apart follow one another.
 const STREAM_GAP_MAX: u64 = 4096;
@@ -41,8 +41,9 @@ impl<'a> ValueReader<'a> {
     /// Reads the value of an entry.
     ///
     /// # Errors
-    /// [`Error::CorruptedEntry`]; [`Error::CorruptedRecord`] for a summary of another log.
-    pub fn get(&mut self, slot: Slot, summary: &InspectSummary) -> Result<&[u8]> {
+    /// [`StorageError::CorruptedEntry`]; [`StorageError::CorruptedRecord`] for a summary of another
+    /// log.
+    pub fn get(&mut self, slot: Slot, summary: &InspectSummary) -> Result<&[u8], StorageError> {
         let seq = summary.offset;
         let is_near = seq > self.previous && seq.0 - self.previous.0 <= STREAM_GAP_MAX;
         self.previous = seq;
@@ -55,7 +56,7 @@ impl<'a> ValueReader<'a> {
             Some(range) => &self.bytes[range],
             None => {
                 let read = self.reader.read(seq);
-                let read = read.map_err(|cause| Error::CorruptedEntry { slot, cause })?;
+                let read = read.map_err(|cause| StorageError::CorruptedEntry { slot, cause })?;
                 self.single.insert(read).payload()
             }
         };
@@ -64,7 +65,10 @@ impl<'a> ValueReader<'a> {
                 Record::Accept { slot: found, value, .. }
                 | Record::Chosen { slot: found, value, .. },
             ) if found == slot.0 && value.len() as u64 == summary.len => Ok(value),
-            _ => Err(Error::CorruptedRecord { seq, what: "it does not hold the slot's value" }),
+            _ => Err(StorageError::CorruptedRecord {
+                seq,
+                what: "it does not hold the slot's value",
+            }),
         }
     }
 

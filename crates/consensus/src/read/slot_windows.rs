@@ -18,11 +18,11 @@ use std::ops::ControlFlow;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result};
 use crate::read::record_totals::{
     Entries, INVALID_RECORDS_MAX, InspectSummary, InvalidRecord, RecordCounts, Totals,
 };
 use crate::record::{Record, Root};
+use crate::storage_error::StorageError;
 
 /// The bounds of a replay's memory.
 #[derive(Debug, Clone, Copy)]
@@ -282,19 +282,19 @@ impl SlotWindows {
     /// is whether the log is known to be a consensus log; of any other, the first record decides.
     ///
     /// # Errors
-    /// [`Error::CorruptedRecord`] for the first record of a plain log; as the log.
+    /// [`StorageError::CorruptedRecord`] for the first record of a plain log; as the log.
     pub(crate) fn replay(
         reader: ReadOnlyLog,
         ours: bool,
         limits: ReplayLimits,
         read: &mut dyn FnMut(u64),
-    ) -> Result<(Self, Totals)> {
+    ) -> Result<(Self, Totals), StorageError> {
         let mut totals = Totals::default();
         let mut window = SlotWindow::new(0, limits);
         let ReplayLimits { runs: most, run_records: records, .. } = limits;
         let mut runs = RecordRuns { runs: Vec::new(), most, records, in_last: 0 };
         let (mut last, mut count) = (Seq(0), 0);
-        let mut stream = reader.stream(Start::Oldest).map_err(Error::Log)?;
+        let mut stream = reader.stream(Start::Oldest).map_err(StorageError::from_log)?;
         loop {
             let batch = match stream.try_next() {
                 Ok(Some(batch)) => batch,
@@ -304,7 +304,7 @@ impl SlotWindows {
                     window.before.certain = to;
                     continue;
                 }
-                Err(error) => return Err(Error::Log(error)),
+                Err(error) => return Err(StorageError::from_log(error)),
             };
             for record in &batch {
                 let seq = record.seq;
@@ -316,7 +316,7 @@ impl SlotWindows {
                         window.take(seq, &decoded);
                     }
                     Err(what) if !ours && totals.records == RecordCounts::default() => {
-                        return Err(Error::CorruptedRecord { seq, what });
+                        return Err(StorageError::CorruptedRecord { seq, what });
                     }
                     Err(what) => totals.report_invalid(InvalidRecord { seq, what }),
                 }
@@ -356,8 +356,8 @@ impl SlotWindows {
     pub(crate) fn visit(
         &self,
         from: Slot,
-        mut visit: impl FnMut(Slot, &InspectSummary) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+        mut visit: impl FnMut(Slot, &InspectSummary) -> Result<ControlFlow<()>, StorageError>,
+    ) -> Result<(), StorageError> {
         let mut each = |entries: &Entries| {
             for (slot, summary) in entries.range(from..) {
                 if visit(*slot, summary)?.is_break() {
@@ -385,7 +385,7 @@ impl SlotWindows {
         &self,
         first: u64,
         mut each: impl FnMut(&SlotWindow) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<(), StorageError> {
         let mut next = Some(first);
         while let Some(first) = next {
             let window = self.window(first)?;
@@ -399,7 +399,7 @@ impl SlotWindows {
     }
 
     /// Replays the window that begins with a slot.
-    fn window(&self, first: u64) -> Result<SlotWindow> {
+    fn window(&self, first: u64) -> Result<SlotWindow, StorageError> {
         let mut window = SlotWindow::new(first, self.limits);
         let mut n = 0;
         while let Some(run) = self.runs.get(n) {
@@ -415,8 +415,9 @@ impl SlotWindows {
     }
 
     /// Replays a run, and those that follow as long as the window needs them. Returns the next one.
-    fn read_runs(&self, mut n: usize, window: &mut SlotWindow) -> Result<usize> {
-        let mut stream = self.reader.stream(Start::From(self.runs[n].from)).map_err(Error::Log)?;
+    fn read_runs(&self, mut n: usize, window: &mut SlotWindow) -> Result<usize, StorageError> {
+        let from = Start::From(self.runs[n].from);
+        let mut stream = self.reader.stream(from).map_err(StorageError::from_log)?;
         loop {
             let batch = match stream.try_next() {
                 Ok(Some(batch)) => batch,
@@ -425,7 +426,7 @@ impl SlotWindows {
                     window.before.certain = to;
                     continue;
                 }
-                Err(error) => return Err(Error::Log(error)),
+                Err(error) => return Err(StorageError::from_log(error)),
             };
             for record in &batch {
                 if record.seq > self.last {

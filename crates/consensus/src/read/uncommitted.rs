@@ -8,12 +8,15 @@ use crate::index::page_table::PageLookup;
 use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
 use crate::memory::value::SharedValue;
-use crate::outcome::Result;
 use crate::state::inner::Inner;
+use crate::storage_error::StorageError;
 
 impl Inner {
     /// Every entry that is accepted and not committed, in slot order.
-    pub(crate) fn scan_uncommitted<'g>(&self, guard: &'g Guard) -> Result<Vec<Entry<'g>>> {
+    pub(crate) fn scan_uncommitted<'g>(
+        &self,
+        guard: &'g Guard,
+    ) -> Result<Vec<Entry<'g>>, StorageError> {
         self.refuse_if_closed()?;
         let mut all = Vec::new();
         self.each_uncommitted(0, guard, |_, resident| {

@@ -10,8 +10,8 @@ use esker_disk::process;
 
 use crate::base::blocking::{block_on, block_until};
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::state::inner::{ConsensusLog, Inner};
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// A watch on the frontier of a log.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl ConsensusLog {
     /// // Or `watch.changed().await`.
     /// let frontier = watch.blocking_changed_timeout(Duration::from_secs(60))?;
     /// assert_eq!(frontier, Some(Slot(0)));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
     pub fn watch(&self) -> Watch {
@@ -68,8 +68,9 @@ impl Watch {
     /// Cancel-safe: only a call that completes updates the last frontier seen.
     ///
     /// # Errors
-    /// [`Error::Closed`], and [`Error::Log`] when the log failed: the frontier does not move again.
-    pub async fn changed(&mut self) -> Result<Slot> {
+    /// [`StorageError::Closed`], and [`StorageError::Log`] when the log failed: the frontier does
+    /// not move again.
+    pub async fn changed(&mut self) -> Result<Slot, StorageError> {
         loop {
             let durable = self.inner.log.durable().0;
             // Markers become durable without any action of this crate.
@@ -86,11 +87,11 @@ impl Watch {
                 }
                 // The log below does not know of it.
                 if let Some(invariant) = self.inner.status.broken_invariant() {
-                    return Poll::Ready(Err(Error::Internal { invariant }));
+                    return Poll::Ready(Err(StorageError::Internal { invariant }));
                 }
                 moves.as_mut().poll(cx).map(|moved| match moved {
                     Ok(()) => Ok(None),
-                    Err(error) => Err(Error::from(error)),
+                    Err(error) => Err(StorageError::from_log(error)),
                 })
             })
             .await?;
@@ -105,7 +106,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::changed`].
-    pub fn blocking_changed(&mut self) -> Result<Slot> {
+    pub fn blocking_changed(&mut self) -> Result<Slot, StorageError> {
         block_on(self.changed())
     }
 
@@ -113,7 +114,10 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::changed`].
-    pub fn blocking_changed_timeout(&mut self, timeout: Duration) -> Result<Option<Slot>> {
+    pub fn blocking_changed_timeout(
+        &mut self,
+        timeout: Duration,
+    ) -> Result<Option<Slot>, StorageError> {
         block_until(Instant::now().checked_add(timeout), self.changed()).transpose()
     }
 }

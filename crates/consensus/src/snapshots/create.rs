@@ -3,8 +3,10 @@
 use std::io::{self, Read, Write};
 
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result};
+use crate::errors::protocol_errors::ReadError;
+use crate::errors::snapshot_errors::{CreateSnapshotError, from_stream};
 use crate::snapshots::stored::{SNAPSHOT_NOTE_LIMIT, SnapshotInfo, Snapshots, note_of};
+use crate::storage_error::StorageError;
 
 /// Writes a snapshot as an [`io::Write`]; from [`Snapshots::writer`]. Takes at most
 /// 10 MiB of memory, whatever the length of the state. Appends continue meanwhile.
@@ -33,16 +35,18 @@ impl SnapshotWriter {
     /// Durable when it returns. A crash before that leaves what was there.
     ///
     /// # Errors
-    /// [`Error::EntryTooLarge`] for the note; [`Error::Log`] when the state could not be written,
-    /// for example for want of space: the log continues. [`Error::Closed`].
-    pub fn finish(self, note: &[u8]) -> Result<SnapshotInfo> {
+    /// [`CreateSnapshotError::EntryTooLarge`] for the note; [`CreateSnapshotError::Storage`], with
+    /// [`StorageError::Log`] when the state could not be written, for example for want of space:
+    /// the log continues.
+    pub fn finish(self, note: &[u8]) -> Result<SnapshotInfo, CreateSnapshotError> {
         if note.len() > SNAPSHOT_NOTE_LIMIT {
             let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_LIMIT as u64);
-            return Err(Error::EntryTooLarge { size, limit });
+            return Err(CreateSnapshotError::EntryTooLarge { size, limit });
         }
         let Self { slot, writer } = self;
         let len = writer.len();
-        let file_size = writer.publish(&note_of(slot, note))?;
+        let published = writer.publish(&note_of(slot, note));
+        let file_size = published.map_err(StorageError::from_log)?;
         Ok(SnapshotInfo { slot, entries: slot.0 + 1, len, file_size, note: note.to_vec() })
     }
 }
@@ -65,11 +69,16 @@ impl Snapshots {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// As [`Snapshots::writer`] and [`SnapshotWriter::finish`]; [`Error::Stream`] when
-    /// the state cannot be read.
-    pub fn create(&self, slot: Slot, state: impl Read) -> Result<SnapshotInfo> {
+    /// As [`Snapshots::writer`] and [`SnapshotWriter::finish`]; [`CreateSnapshotError::Stream`]
+    /// when the state cannot be read.
+    pub fn create(
+        &self,
+        slot: Slot,
+        state: impl Read,
+    ) -> Result<SnapshotInfo, CreateSnapshotError> {
         let mut writer = self.writer(slot)?;
-        writer.copy_from(state).map_err(Error::from_stream)?;
+        let copied = writer.copy_from(state);
+        copied.map_err(|error| from_stream(error, CreateSnapshotError::Stream))?;
         writer.finish(&[])
     }
 
@@ -77,10 +86,9 @@ impl Snapshots {
     /// slots must be durably committed, without a gap: a snapshot represents all of them.
     ///
     /// # Errors
-    /// [`Error::SlotNotFound`] and [`Error::NotCommitted`] for a slot that is not committed, and
-    /// [`Error::Gap`] when one below it is not; [`Error::Truncated`] below the floor, where no
-    /// entries follow that a state machine could continue with; [`Error::ReadOnly`],
-    /// [`Error::Closed`], [`Error::Log`].
+    /// [`CreateSnapshotError::SlotNotFound`] and [`CreateSnapshotError::NotCommitted`] for a slot
+    /// that is not committed, and [`CreateSnapshotError::Gap`] when one below it is not;
+    /// [`CreateSnapshotError::Truncated`] below the floor; as [`Snapshots::applied_writer`].
     ///
     /// # Examples
     /// ```
@@ -97,15 +105,24 @@ impl Snapshots {
     /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+    pub fn writer(&self, slot: Slot) -> Result<SnapshotWriter, CreateSnapshotError> {
         self.log.inner.refuse_if_not_writable()?;
         if let Some(floor) = self.log.floor().filter(|floor| slot < *floor) {
-            return Err(Error::Truncated { floor });
+            return Err(CreateSnapshotError::Truncated { floor });
         }
         let frontier = self.log.frontier();
         if frontier.is_none_or(|frontier| slot > frontier) {
-            self.log.read_committed(slot, &self.log.pin())?;
-            return Err(Error::Gap { slot: frontier.map_or(Slot::ZERO, Slot::next) });
+            self.log.read_committed(slot, &self.log.pin()).map_err(|error| match error {
+                ReadError::SlotNotFound { slot } => CreateSnapshotError::SlotNotFound { slot },
+                ReadError::NotCommitted { slot } => CreateSnapshotError::NotCommitted { slot },
+                ReadError::Truncated { floor } => CreateSnapshotError::Truncated { floor },
+                ReadError::Storage(error) => error.into(),
+                ReadError::InvalidOffset { .. } => {
+                    self.log.inner.broken("a read of a slot names no offset").into()
+                }
+            })?;
+            let slot = frontier.map_or(Slot::ZERO, Slot::next);
+            return Err(CreateSnapshotError::Gap { slot });
         }
         self.applied_writer(slot)
     }
@@ -116,14 +133,15 @@ impl Snapshots {
     /// [`Snapshots::install`] moves them.
     ///
     /// # Errors
-    /// [`Error::SlotOutOfRange`] for the last two slots there are; [`Error::ReadOnly`],
-    /// [`Error::Closed`], [`Error::Log`].
-    pub fn applied_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+    /// [`CreateSnapshotError::SlotOutOfRange`] for the last two slots there are;
+    /// [`CreateSnapshotError::Storage`].
+    pub fn applied_writer(&self, slot: Slot) -> Result<SnapshotWriter, CreateSnapshotError> {
         self.log.inner.refuse_if_not_writable()?;
         let limit = Slot(u64::MAX - 1);
         if slot >= limit {
-            return Err(Error::SlotOutOfRange { slot, limit });
+            return Err(CreateSnapshotError::SlotOutOfRange { slot, limit });
         }
-        Ok(SnapshotWriter { slot, writer: self.log.inner.log.snapshots().writer(slot.0)? })
+        let writer = self.log.inner.log.snapshots().writer(slot.0);
+        Ok(SnapshotWriter { slot, writer: writer.map_err(StorageError::from_log)? })
     }
 }

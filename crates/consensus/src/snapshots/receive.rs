@@ -5,16 +5,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result};
+use crate::errors::snapshot_errors::{SnapshotError, TransferError};
 use crate::snapshots::stored::{self, SnapshotInfo, Snapshots};
 use crate::snapshots::transfer_thread::{has_threads, run_transfer};
 use crate::snapshots::wire::{Progress, read_whole};
+use crate::storage_error::StorageError;
 
 /// Chunks that were received and not written yet.
 const CHUNKS_QUEUED_MAX: usize = 1;
 /// Floor and frontier are below this slot.
 const SNAPSHOT_SLOT_LIMIT: u64 = u64::MAX - 1;
-const WRITER_STOPPED: Error = Error::Log(esker_log::Error::Stopped);
+const WRITER_STOPPED: TransferError =
+    TransferError::Storage(StorageError::Log(esker_log::Error::Stopped));
 const STREAM_ENDED: &str = "the sender ended the stream before the last chunk";
 
 /// A report of the thread that writes.
@@ -42,10 +44,10 @@ impl Snapshots {
     /// be refused as [`Busy`](esker_log::Error::Busy) for a moment, while the thread ends.
     ///
     /// # Errors
-    /// [`Error::Stream`] when the stream failed, [`Error::Transfer`] when the sender stopped or
-    /// sent something else; [`Error::Log`] with [`Busy`](esker_log::Error::Busy) while another
-    /// snapshot is being received, or when the snapshot cannot be written. [`Error::ReadOnly`],
-    /// [`Error::Closed`].
+    /// [`TransferError::Stream`] when the stream failed, [`TransferError::Transfer`] when the
+    /// sender stopped or sent something else; [`TransferError::Storage`], with
+    /// [`Busy`](esker_log::Error::Busy) while another snapshot is being received, or when the
+    /// snapshot cannot be written.
     ///
     /// # Examples
     /// ```
@@ -66,13 +68,13 @@ impl Snapshots {
     /// assert_eq!(received?.slot, Slot(0));
     /// assert_eq!(new.snapshots().list()?, [Slot(0)]);
     /// # old.close()?;
-    /// # new.close()
+    /// # Ok(new.close()?)
     /// # }
     /// ```
     pub async fn receive(
         self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-    ) -> Result<SnapshotInfo> {
+    ) -> Result<SnapshotInfo, TransferError> {
         self.log.inner.refuse_if_not_writable()?;
         let mut header = vec![0; SnapshotReader::HEADER];
         read_whole(stream, &mut header, STREAM_ENDED).await?;
@@ -93,8 +95,8 @@ impl Snapshots {
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         chunks: Sender<Vec<u8>>,
-        mut done: Receiver<Result<(Slot, WriterEvent)>>,
-    ) -> Result<SnapshotInfo> {
+        mut done: Receiver<Result<(Slot, WriterEvent), TransferError>>,
+    ) -> Result<SnapshotInfo, TransferError> {
         let (slot, progress, [full, last]) =
             match done.recv().await.unwrap_or(Err(WRITER_STOPPED))? {
                 (slot, WriterEvent::Started(progress, lengths)) => (slot, progress, lengths),
@@ -118,9 +120,26 @@ impl Snapshots {
         // at work.
         let written = done.recv().await.unwrap_or(Err(WRITER_STOPPED));
         transferred.and(written)?;
-        let info = self.info(slot)?;
+        let info = self.info(slot).map_err(|error| self.published(error))?;
         Progress { next: progress.chunks, ..progress }.write(stream).await?;
         Ok(info)
+    }
+
+    /// The error for a snapshot that was published, and whose header is not found.
+    fn published(&self, error: SnapshotError) -> TransferError {
+        match error {
+            SnapshotError::NoSnapshot => TransferError::NoSnapshot,
+            SnapshotError::CorruptedSnapshot { slot, cause } => {
+                TransferError::CorruptedSnapshot { slot, cause }
+            }
+            SnapshotError::Storage(error) => error.into(),
+            SnapshotError::Gap { .. }
+            | SnapshotError::Truncated { .. }
+            | SnapshotError::SlotOutOfRange { .. }
+            | SnapshotError::InvalidOption(_) => {
+                self.log.inner.broken("reading a header decides nothing about slots").into()
+            }
+        }
     }
 }
 
@@ -134,8 +153,8 @@ async fn write(
     log: &Log,
     header: &[u8],
     mut chunks: Receiver<Vec<u8>>,
-    report: &Sender<Result<(Slot, WriterEvent)>>,
-) -> Result<(Slot, WriterEvent)> {
+    report: &Sender<Result<(Slot, WriterEvent), TransferError>>,
+) -> Result<(Slot, WriterEvent), TransferError> {
     let mut incoming = log.snapshots().receive(header, admits).map_err(refused)?;
     let slot = Slot(incoming.at());
     let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
@@ -145,18 +164,18 @@ async fn write(
         incoming.write(&chunk).map_err(refused)?;
     }
     if incoming.next() < incoming.chunks() {
-        return Err(Error::Transfer { what: STREAM_ENDED });
+        return Err(TransferError::Transfer { what: STREAM_ENDED });
     }
-    IncomingSnapshot::publish(incoming)?;
+    IncomingSnapshot::publish(incoming).map_err(StorageError::from_log)?;
     Ok((slot, WriterEvent::Published))
 }
 
 /// The error for bytes that are not what was to come.
-fn refused(error: esker_log::Error) -> Error {
-    match error {
+fn refused(error: impl Into<esker_log::Error>) -> TransferError {
+    match error.into() {
         esker_log::Error::Corrupted(_) => {
-            Error::Transfer { what: "the sender sent something else than the next part" }
+            TransferError::Transfer { what: "the sender sent something else than the next part" }
         }
-        error => error.into(),
+        error => StorageError::from_log(error).into(),
     }
 }

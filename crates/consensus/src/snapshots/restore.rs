@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use crate::base::slot::{Slot, SnapshotBounds};
+use crate::errors::protocol_errors::ReadError;
+use crate::errors::snapshot_errors::SnapshotError;
 use crate::memory::entry::Entry;
-use crate::outcome::{Error, Result};
 use crate::read::iterate::IterateOptions;
 use crate::snapshots::stored::{Snapshot, Snapshots};
 
@@ -15,7 +16,7 @@ pub struct RestoreSummary {
     /// The slot of the snapshot; `None` if there is none.
     pub snapshot: Option<Slot>,
     /// Newer snapshots that are not whole, from the newest on.
-    pub skipped: Vec<Error>,
+    pub skipped: Vec<SnapshotError>,
     /// The number of entries after it.
     pub entries: u64,
     /// The slot that the state machine applies next.
@@ -32,10 +33,10 @@ impl Snapshots {
     /// and frontier there: see [`Snapshots::install`].
     ///
     /// # Errors
-    /// What the callbacks return; the first error ends it. [`Error::Truncated`] when entries that
-    /// no whole snapshot covers were truncated, or [`Error::CorruptedSnapshot`] when one of those
-    /// that are not whole would have; [`Error::CorruptedEntry`], [`Error::Log`],
-    /// [`Error::Closed`].
+    /// What the callbacks return; the first error ends it. [`SnapshotError::Truncated`] when
+    /// entries that no whole snapshot covers were truncated, or
+    /// [`SnapshotError::CorruptedSnapshot`] when one of those that are not whole would have;
+    /// [`SnapshotError::Storage`], for example for an entry that cannot be read.
     ///
     /// # Examples
     /// ```
@@ -59,7 +60,7 @@ impl Snapshots {
     /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn restore<E: From<Error>>(
+    pub fn restore<E: From<SnapshotError>>(
         &self,
         on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
         mut on_entry: impl FnMut(&Entry<'_>) -> Result<(), E>,
@@ -70,15 +71,15 @@ impl Snapshots {
                 on_snapshot(&mut snapshot)?;
                 (Some(snapshot.slot()), snapshot.skipped().to_vec())
             }
-            Err(Error::NoSnapshot) => (None, Vec::new()),
-            Err(error @ Error::CorruptedSnapshot { .. }) => (None, vec![error]),
+            Err(SnapshotError::NoSnapshot) => (None, Vec::new()),
+            Err(error @ SnapshotError::CorruptedSnapshot { .. }) => (None, vec![error]),
             Err(error) => return Err(error.into()),
         };
         let first = snapshot.map_or(Slot::ZERO, Slot::next);
         let mut restored = RestoreSummary { snapshot, skipped, entries: 0, next: first };
         if let Some(floor) = self.log.floor().filter(|floor| first <= *floor) {
             let corrupted = restored.skipped.into_iter().next();
-            return Err(corrupted.unwrap_or(Error::Truncated { floor }).into());
+            return Err(corrupted.unwrap_or(SnapshotError::Truncated { floor }).into());
         }
         let Some(last) = self.log.frontier().filter(|last| *last >= first) else {
             return Ok(restored);
@@ -92,6 +93,15 @@ impl Snapshots {
                     ControlFlow::Break(())
                 }
             }
+        });
+        let replayed = replayed.map_err(|error| match error {
+            ReadError::Truncated { floor } => SnapshotError::Truncated { floor },
+            ReadError::Storage(error) => error.into(),
+            ReadError::SlotNotFound { .. }
+            | ReadError::NotCommitted { .. }
+            | ReadError::InvalidOffset { .. } => {
+                self.log.inner.broken("an iteration skips slots without an entry").into()
+            }
         })?;
         restored.entries = replayed.visited;
         restored.next = last.next();
@@ -99,12 +109,13 @@ impl Snapshots {
     }
 
     /// Moves floor and frontier to a snapshot that was received.
-    fn reach(&self, slot: Slot) -> Result<()> {
+    fn reach(&self, slot: Slot) -> Result<(), SnapshotError> {
         if self.log.frontier().is_some_and(|frontier| frontier >= slot)
             || self.log.inner.status.read_only().is_some()
         {
             return Ok(());
         }
-        self.install(SnapshotBounds { floor: slot, frontier: slot })?.blocking_wait()
+        let bounds = SnapshotBounds { floor: slot, frontier: slot };
+        Ok(self.raised(self.install(bounds))?.blocking_wait()?)
     }
 }

@@ -1,11 +1,14 @@
 //! Dropping entries and older snapshots under a newer one.
 
 use esker_disk::planted::{Bug, is_planted};
+use esker_log::InvalidOption;
 
 use crate::base::slot::{Slot, SnapshotBounds};
-use crate::outcome::{Error, Result};
+use crate::errors::protocol_errors::TruncateError;
+use crate::errors::snapshot_errors::SnapshotError;
 use crate::protocol::floor::FloorTicket;
 use crate::snapshots::stored::Snapshots;
+use crate::storage_error::StorageError;
 
 impl Snapshots {
     /// Drops the entries up to this slot, durably, if a snapshot that is whole covers them: reads
@@ -18,36 +21,56 @@ impl Snapshots {
     /// As [`truncate_before`](crate::ConsensusLog::truncate_before).
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] or [`Error::CorruptedSnapshot`] when no snapshot that is whole covers
-    /// the slot: nothing was dropped. As [`truncate_before`](crate::ConsensusLog::truncate_before).
+    /// [`SnapshotError::NoSnapshot`] or [`SnapshotError::CorruptedSnapshot`] when no snapshot that
+    /// is whole covers the slot, and [`SnapshotError::Gap`] when a slot up to it is not committed:
+    /// nothing was dropped. [`SnapshotError::Storage`].
     ///
     /// # Examples
     /// ```
-    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot, SnapshotError};
     /// # fn main() -> Result<(), Error> {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
-    /// assert!(matches!(log.snapshots().truncate_through(Slot(0)), Err(Error::NoSnapshot)));
+    /// let refused = log.snapshots().truncate_through(Slot(0));
+    /// assert!(matches!(refused, Err(SnapshotError::NoSnapshot)));
     /// log.snapshots().create(Slot(0), &b"the sum is 1"[..])?;
     /// log.snapshots().keep(2)?;
     /// log.snapshots().truncate_through(Slot(0))?;
     /// assert_eq!(log.floor(), Some(Slot(0)));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn truncate_through(&self, slot: Slot) -> Result<Slot> {
+    pub fn truncate_through(&self, slot: Slot) -> Result<Slot, SnapshotError> {
         self.log.inner.refuse_if_not_writable()?;
         if is_planted(Bug::CoveringSnapshotNotRead)
             && let Some(covering) = self.list()?.pop().filter(|at| *at >= slot)
         {
-            self.log.truncate_before(slot.next())?.blocking_wait()?;
+            self.raised(self.log.truncate_before(slot.next()))?.blocking_wait()?;
             return Ok(covering);
         }
         let covering = self.files().newest(|at| at >= slot)?;
         debug_assert!(covering.slot() >= slot, "the snapshot does not cover the slot");
-        self.log.truncate_before(slot.next())?.blocking_wait()?;
+        self.raised(self.log.truncate_before(slot.next()))?.blocking_wait()?;
         Ok(covering.slot())
+    }
+
+    /// The outcome of raising the floor under a snapshot.
+    pub(super) fn raised(
+        &self,
+        outcome: Result<FloorTicket, TruncateError>,
+    ) -> Result<FloorTicket, SnapshotError> {
+        outcome.map_err(|error| match error {
+            TruncateError::Gap { slot } => SnapshotError::Gap { slot },
+            TruncateError::Truncated { floor } => SnapshotError::Truncated { floor },
+            TruncateError::SlotOutOfRange { slot, limit } => {
+                SnapshotError::SlotOutOfRange { slot, limit }
+            }
+            TruncateError::Storage(error) => error.into(),
+            TruncateError::BelowFrontier { .. } | TruncateError::EntryTooLarge { .. } => {
+                self.log.inner.broken("raising the floor drops no entry above it").into()
+            }
+        })
     }
 
     /// Removes the oldest snapshots, durably, so that the newest `count` that are whole are kept;
@@ -56,12 +79,11 @@ impl Snapshots {
     /// Blocks. While a backup copies the logs of a manager, removes nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] for a count of 0; [`Error::Log`], after which some of them may be
-    /// removed; [`Error::ReadOnly`], [`Error::Closed`].
-    pub fn keep(&self, count: usize) -> Result<Vec<Slot>> {
-        if count == 0 {
-            return Err(Error::InvalidOption { option: "count", rule: "at least 1" });
-        }
+    /// [`SnapshotError::InvalidOption`] for a count of 0; [`SnapshotError::Storage`], after which
+    /// some of them may be removed.
+    pub fn keep(&self, count: usize) -> Result<Vec<Slot>, SnapshotError> {
+        InvalidOption::unless(count > 0, "count", "at least 1")
+            .map_err(SnapshotError::InvalidOption)?;
         self.log.inner.refuse_if_not_writable()?;
         let Some(_no_backup) = self.log.inner.reclaiming.try_removal() else {
             return Ok(Vec::new());
@@ -72,7 +94,7 @@ impl Snapshots {
             match files.whole(*slot) {
                 Ok(Some(_)) => whole += 1,
                 Err(_) if is_planted(Bug::CorruptSnapshotCounts) => whole += 1,
-                Ok(None) | Err(Error::CorruptedSnapshot { .. }) => {}
+                Ok(None) | Err(SnapshotError::CorruptedSnapshot { .. }) => {}
                 Err(error) => return Err(error),
             }
             if whole == count {
@@ -83,7 +105,8 @@ impl Snapshots {
         let superfluous = |slot: &Slot| oldest_kept.is_some_and(|kept| *slot < kept);
         let mut removed = Vec::new();
         for slot in all.into_iter().take_while(superfluous) {
-            self.log.inner.log.snapshots().remove(slot.0)?;
+            let outcome = self.log.inner.log.snapshots().remove(slot.0);
+            outcome.map_err(StorageError::from_log)?;
             removed.push(slot);
         }
         Ok(removed)
@@ -96,8 +119,8 @@ impl Snapshots {
     /// Both are durable when the ticket has resolved.
     ///
     /// # Errors
-    /// [`Error::Gap`] when the frontier is below the floor; [`Error::SlotOutOfRange`],
-    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    /// [`TruncateError::Gap`] when the frontier is below the floor;
+    /// [`TruncateError::SlotOutOfRange`], [`TruncateError::Storage`].
     ///
     /// # Examples
     /// ```
@@ -110,10 +133,10 @@ impl Snapshots {
     /// let bounds = SnapshotBounds { floor: Slot(99), frontier: Slot(99) };
     /// log.snapshots().install(bounds)?.blocking_wait()?;
     /// assert_eq!((log.floor(), log.frontier()), (Some(Slot(99)), Some(Slot(99))));
-    /// # log.close()
+    /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn install(&self, bounds: SnapshotBounds) -> Result<FloorTicket> {
+    pub fn install(&self, bounds: SnapshotBounds) -> Result<FloorTicket, TruncateError> {
         self.log.inner.install(bounds, None)
     }
 }

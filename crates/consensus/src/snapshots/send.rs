@@ -3,10 +3,11 @@
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, Sender};
 
-use crate::outcome::{Error, Result};
+use crate::errors::snapshot_errors::TransferError;
 use crate::snapshots::stored::Snapshot;
 use crate::snapshots::transfer_thread::run_transfer;
-use crate::snapshots::wire::Progress;
+use crate::snapshots::wire::{Progress, stream_failed};
+use crate::storage_error::StorageError;
 
 /// Chunks that were read and not sent yet.
 const CHUNKS_READ_AHEAD: usize = 1;
@@ -25,12 +26,16 @@ impl Snapshot {
     /// continues where it stopped.
     ///
     /// # Errors
-    /// [`Error::Stream`] when the stream failed, [`Error::Transfer`] when the receiver stopped or
-    /// sent something else; [`Error::CorruptedSnapshot`] when the file cannot be read any more.
-    pub async fn send(self, stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<()> {
+    /// [`TransferError::Stream`] when the stream failed, [`TransferError::Transfer`] when the
+    /// receiver stopped or sent something else; [`TransferError::CorruptedSnapshot`] when the file
+    /// cannot be read any more.
+    pub async fn send(
+        self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Result<(), TransferError> {
         let header = self.reader.sealed_header();
-        stream.write_all(&header).await.map_err(Error::from_stream)?;
-        stream.flush().await.map_err(Error::from_stream)?;
+        stream.write_all(&header).await.map_err(stream_failed)?;
+        stream.flush().await.map_err(stream_failed)?;
         let chunks = self.reader.chunks();
         let progress = progress(stream, chunks).await?;
         let (sender, mut read) = mpsc::channel(CHUNKS_READ_AHEAD);
@@ -39,24 +44,27 @@ impl Snapshot {
         let sent = async {
             for _ in progress.next..chunks {
                 let chunk = read.recv().await;
-                let chunk = chunk.unwrap_or(Err(Error::Log(esker_log::Error::Stopped)))?;
-                stream.write_all(&chunk).await.map_err(Error::from_stream)?;
+                let chunk =
+                    chunk.unwrap_or(Err(StorageError::Log(esker_log::Error::Stopped).into()))?;
+                stream.write_all(&chunk).await.map_err(stream_failed)?;
             }
-            stream.flush().await.map_err(Error::from_stream)?;
+            stream.flush().await.map_err(stream_failed)?;
             match self::progress(stream, chunks).await?.next {
                 next if next == chunks => Ok(()),
-                _ => Err(Error::Transfer { what: "the receiver did not confirm the snapshot" }),
+                _ => Err(TransferError::Transfer {
+                    what: "the receiver did not confirm the snapshot",
+                }),
             }
         };
         run_transfer(has_threads, "esker-send", reading, sent).await
     }
 
     /// Reads chunks until the last one, or until the transfer ends.
-    async fn read_chunks(mut self, first: u32, sender: &Sender<Result<Vec<u8>>>) {
+    async fn read_chunks(mut self, first: u32, sender: &Sender<Result<Vec<u8>, TransferError>>) {
         for number in first..self.reader.chunks() {
             let slot = self.slot();
             let chunk = self.reader.sealed_chunk(number).map(<[u8]>::to_vec);
-            let chunk = chunk.map_err(|cause| Error::CorruptedSnapshot { slot, cause });
+            let chunk = chunk.map_err(|cause| TransferError::CorruptedSnapshot { slot, cause });
             let failed = chunk.is_err();
             if sender.send(chunk).await.is_err() || failed {
                 return;
@@ -66,11 +74,14 @@ impl Snapshot {
 }
 
 /// Reads how far the receiver of this many chunks is.
-async fn progress(stream: &mut (impl AsyncRead + Unpin), chunks: u32) -> Result<Progress> {
+async fn progress(
+    stream: &mut (impl AsyncRead + Unpin),
+    chunks: u32,
+) -> Result<Progress, TransferError> {
     let progress = Progress::read(stream).await?;
     if progress.chunks == chunks {
         Ok(progress)
     } else {
-        Err(Error::Transfer { what: "the receiver means another snapshot" })
+        Err(TransferError::Transfer { what: "the receiver means another snapshot" })
     }
 }

@@ -9,9 +9,11 @@ use esker_log::{Log, ReadOnlyLog, ReadOptions, SnapshotReader};
 
 use crate::base::slot::Slot;
 use crate::component;
-use crate::outcome::{Error, Result};
+use crate::errors::manager_errors::OpenError;
+use crate::errors::snapshot_errors::SnapshotError;
 use crate::snapshots::transfer_thread::has_threads;
 use crate::state::inner::ConsensusLog;
+use crate::storage_error::StorageError;
 
 /// Bytes of the note before the application's own: the number of entries.
 const ENTRY_COUNT_BYTES: usize = 8;
@@ -62,7 +64,7 @@ pub struct Snapshot {
     pub(super) reader: SnapshotReader,
     /// Whether a transfer may start a thread.
     pub(super) has_threads: bool,
-    skipped: Vec<Error>,
+    skipped: Vec<SnapshotError>,
 }
 
 impl Snapshot {
@@ -77,8 +79,8 @@ impl Snapshot {
     }
 
     /// The newer snapshots that are not whole, from the newest on, as
-    /// [`Error::CorruptedSnapshot`].
-    pub fn skipped(&self) -> &[Error] {
+    /// [`SnapshotError::CorruptedSnapshot`].
+    pub fn skipped(&self) -> &[SnapshotError] {
         &self.skipped
     }
 }
@@ -143,16 +145,17 @@ impl Snapshots {
     /// Returns the slots of all snapshots, whole or not, in ascending order.
     ///
     /// # Errors
-    /// [`Error::Log`], [`Error::Closed`].
-    pub fn list(&self) -> Result<Vec<Slot>> {
+    /// [`StorageError`].
+    pub fn list(&self) -> Result<Vec<Slot>, StorageError> {
         self.files().list()
     }
 
     /// Reads the header of the snapshot at this slot. Does not say whether the rest is whole.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`], [`Error::CorruptedSnapshot`], [`Error::Log`], [`Error::Closed`].
-    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
+    /// [`SnapshotError::NoSnapshot`], [`SnapshotError::CorruptedSnapshot`],
+    /// [`SnapshotError::Storage`].
+    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo, SnapshotError> {
         self.files().info(slot)
     }
 
@@ -160,7 +163,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// As [`Snapshots::info`].
-    pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
+    pub fn verify(&self, slot: Slot) -> Result<Snapshot, SnapshotError> {
         self.files().verify(slot)
     }
 
@@ -168,9 +171,9 @@ impl Snapshots {
     /// are not: see [`Snapshot::skipped`].
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`] if there is none; [`Error::CorruptedSnapshot`], of the newest, if none
-    /// is whole; [`Error::Log`], [`Error::Closed`].
-    pub fn latest(&self) -> Result<Snapshot> {
+    /// [`SnapshotError::NoSnapshot`] if there is none; [`SnapshotError::CorruptedSnapshot`], of the
+    /// newest, if none is whole; [`SnapshotError::Storage`].
+    pub fn latest(&self) -> Result<Snapshot, SnapshotError> {
         self.files().newest(|_| true)
     }
 
@@ -178,7 +181,7 @@ impl Snapshots {
     ///
     /// # Errors
     /// As [`Snapshots::latest`].
-    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
+    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot, SnapshotError> {
         self.files().newest(|at| at <= slot)
     }
 }
@@ -187,8 +190,9 @@ impl ReadOnlySnapshots {
     /// Opens the snapshots of the log in `dir` to read them.
     ///
     /// # Errors
-    /// [`Error::Log`] if there is no log, or one of another component.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    /// [`OpenError::UnfinishedBackup`]; [`OpenError::Storage`] with [`StorageError::Log`] if there
+    /// is no log, or one of another component.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_on(Arc::new(StdDisk::new()), dir)
     }
 
@@ -196,7 +200,7 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`ReadOnlySnapshots::open`].
-    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         let reader = component::open_known(dir.as_ref(), ReadOptions::on(disk))?;
         Ok(Self { files: SnapshotFiles::ReadOnly(Arc::new(reader)) })
     }
@@ -205,7 +209,7 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`Snapshots::list`].
-    pub fn list(&self) -> Result<Vec<Slot>> {
+    pub fn list(&self) -> Result<Vec<Slot>, StorageError> {
         self.files.list()
     }
 
@@ -213,7 +217,7 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`Snapshots::info`].
-    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
+    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo, SnapshotError> {
         self.files.info(slot)
     }
 
@@ -221,7 +225,7 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`Snapshots::verify`].
-    pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
+    pub fn verify(&self, slot: Slot) -> Result<Snapshot, SnapshotError> {
         self.files.verify(slot)
     }
 
@@ -229,7 +233,7 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`Snapshots::latest`].
-    pub fn latest(&self) -> Result<Snapshot> {
+    pub fn latest(&self) -> Result<Snapshot, SnapshotError> {
         self.files.newest(|_| true)
     }
 
@@ -237,39 +241,40 @@ impl ReadOnlySnapshots {
     ///
     /// # Errors
     /// As [`Snapshots::at_or_before`].
-    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
+    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot, SnapshotError> {
         self.files.newest(|at| at <= slot)
     }
 }
 
 impl SnapshotFiles {
     /// The slots of all snapshots, whole or not, in ascending order.
-    pub(super) fn list(&self) -> Result<Vec<Slot>> {
+    pub(super) fn list(&self) -> Result<Vec<Slot>, StorageError> {
         let all = match self {
             Self::Log(log) => log.snapshots().list(),
             Self::ReadOnly(log) => log.snapshots().list(),
-        }?;
+        };
+        let all = all.map_err(StorageError::from_log)?;
         debug_assert!(all.is_sorted(), "snapshots are not in the order of their slots");
         Ok(all.into_iter().map(Slot).collect())
     }
 
-    fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
-        self.open_at(slot)?.map(|(info, _)| info).ok_or(Error::NoSnapshot)
+    fn info(&self, slot: Slot) -> Result<SnapshotInfo, SnapshotError> {
+        self.open_at(slot)?.map(|(info, _)| info).ok_or(SnapshotError::NoSnapshot)
     }
 
-    fn verify(&self, slot: Slot) -> Result<Snapshot> {
-        self.whole(slot)?.ok_or(Error::NoSnapshot)
+    fn verify(&self, slot: Slot) -> Result<Snapshot, SnapshotError> {
+        self.whole(slot)?.ok_or(SnapshotError::NoSnapshot)
     }
 
     /// The newest whole snapshot whose slot is wanted.
-    pub(super) fn newest(&self, wanted: impl Fn(Slot) -> bool) -> Result<Snapshot> {
+    pub(super) fn newest(&self, wanted: impl Fn(Slot) -> bool) -> Result<Snapshot, SnapshotError> {
         let mut skipped = Vec::new();
         for slot in self.list()?.into_iter().rev().filter(|slot| wanted(*slot)) {
             match self.whole(slot) {
                 Ok(Some(snapshot)) => return Ok(Snapshot { skipped, ..snapshot }),
                 // It was removed meanwhile, because newer ones are whole.
                 Ok(None) => {}
-                Err(error @ Error::CorruptedSnapshot { .. }) => {
+                Err(error @ SnapshotError::CorruptedSnapshot { .. }) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "a snapshot is passed over"
@@ -279,11 +284,11 @@ impl SnapshotFiles {
                 Err(error) => return Err(error),
             }
         }
-        Err(skipped.into_iter().next().unwrap_or(Error::NoSnapshot))
+        Err(skipped.into_iter().next().unwrap_or(SnapshotError::NoSnapshot))
     }
 
     /// Reads the whole snapshot at this slot; `None` if there is none.
-    pub(super) fn whole(&self, slot: Slot) -> Result<Option<Snapshot>> {
+    pub(super) fn whole(&self, slot: Slot) -> Result<Option<Snapshot>, SnapshotError> {
         let Some((info, mut reader)) = self.open_at(slot)? else { return Ok(None) };
         reader.verify().map_err(|cause| unusable(slot, cause))?;
         let has_threads = match self {
@@ -293,7 +298,7 @@ impl SnapshotFiles {
         Ok(Some(Snapshot { info, reader, has_threads, skipped: Vec::new() }))
     }
 
-    fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {
+    fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>, SnapshotError> {
         let opened = match self {
             Self::Log(log) => log.snapshots().reader(slot.0),
             Self::ReadOnly(log) => log.snapshots().reader(slot.0),
@@ -309,11 +314,11 @@ impl SnapshotFiles {
 
 /// The error for a snapshot that cannot be used. A block that cannot be read counts as one whose
 /// checksum does not match.
-fn unusable(slot: Slot, cause: esker_log::Error) -> Error {
-    match cause {
-        esker_log::Error::Corrupted(_) | esker_log::Error::Io(_) => {
-            Error::CorruptedSnapshot { slot, cause }
+fn unusable(slot: Slot, cause: impl Into<esker_log::Error>) -> SnapshotError {
+    match cause.into() {
+        cause @ (esker_log::Error::Corrupted(_) | esker_log::Error::Io(_)) => {
+            SnapshotError::CorruptedSnapshot { slot, cause }
         }
-        cause => cause.into(),
+        cause => StorageError::from_log(cause).into(),
     }
 }

@@ -8,7 +8,8 @@ use std::thread;
 use esker_log::{Engine, Log};
 
 use crate::base::blocking::block_on;
-use crate::outcome::{Error, Result};
+use crate::errors::snapshot_errors::TransferError;
+use crate::storage_error::StorageError;
 
 /// Whether there are threads beside those that call. There are none with a manual engine.
 pub(super) fn has_threads(log: &Log) -> bool {
@@ -21,11 +22,11 @@ pub(super) async fn run_transfer<T>(
     has_threads: bool,
     name: &str,
     work: impl Future<Output = ()> + Send + 'static,
-    transfer: impl Future<Output = Result<T>>,
-) -> Result<T> {
+    transfer: impl Future<Output = Result<T, TransferError>>,
+) -> Result<T, TransferError> {
     if has_threads {
         let started = thread::Builder::new().name(name.into()).spawn(move || block_on(work));
-        started.map_err(|cause| Error::Log(esker_log::Error::NoThread(Arc::new(cause))))?;
+        started.map_err(|cause| StorageError::Log(esker_log::Error::NoThread(Arc::new(cause))))?;
         return transfer.await;
     }
     let (mut work, mut transfer) = (pin!(work), pin!(transfer));

@@ -13,9 +13,11 @@
 //! Numbers are little-endian. A frame has no checksum: a wrong number only leads to a chunk that
 //! the receiver refuses.
 
+use std::io;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::outcome::{Error, Result};
+use crate::errors::snapshot_errors::{TransferError, from_stream};
 
 const FRAME_MAGIC: [u8; 4] = *b"ESRP";
 const FRAME_BYTES: usize = 12;
@@ -37,22 +39,27 @@ impl Progress {
         frame
     }
 
-    fn decode(frame: [u8; FRAME_BYTES]) -> Result<Self> {
+    fn decode(frame: [u8; FRAME_BYTES]) -> Result<Self, TransferError> {
         let [m0, m1, m2, m3, n0, n1, n2, n3, c0, c1, c2, c3] = frame;
         let next = u32::from_le_bytes([n0, n1, n2, n3]);
         let chunks = u32::from_le_bytes([c0, c1, c2, c3]);
         if [m0, m1, m2, m3] != FRAME_MAGIC || next > chunks {
-            return Err(Error::Transfer { what: "the receiver sent no frame of this protocol" });
+            return Err(TransferError::Transfer {
+                what: "the receiver sent no frame of this protocol",
+            });
         }
         Ok(Self { next, chunks })
     }
 
-    pub(super) async fn write(self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
-        stream.write_all(&self.encode()).await.map_err(Error::from_stream)?;
-        stream.flush().await.map_err(Error::from_stream)
+    pub(super) async fn write(
+        self,
+        stream: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<(), TransferError> {
+        stream.write_all(&self.encode()).await.map_err(stream_failed)?;
+        stream.flush().await.map_err(stream_failed)
     }
 
-    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self> {
+    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self, TransferError> {
         let mut frame = [0; FRAME_BYTES];
         let ended = "the receiver ended the stream before the snapshot was durable";
         read_whole(stream, &mut frame, ended).await?;
@@ -60,18 +67,23 @@ impl Progress {
     }
 }
 
+/// The error of a stream between two replicas.
+pub(super) fn stream_failed(error: io::Error) -> TransferError {
+    from_stream(error, TransferError::Stream)
+}
+
 /// Fills a buffer from a stream that may end only after it.
 pub(super) async fn read_whole(
     stream: &mut (impl AsyncRead + Unpin),
     buffer: &mut [u8],
     ended: &'static str,
-) -> Result<()> {
+) -> Result<(), TransferError> {
     match stream.read_exact(buffer).await {
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            Err(Error::Transfer { what: ended })
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(TransferError::Transfer { what: ended })
         }
-        Err(error) => Err(Error::from_stream(error)),
+        Err(error) => Err(stream_failed(error)),
     }
 }
 

@@ -6,10 +6,10 @@
 //! # Rules for a job
 //!
 //! A job runs without any lock of its scheduler. It splits its work into steps. Between them it
-//! calls [`Background::is_stopping`], and returns [`Error::Closed`] once that is `true`. It sleeps
-//! only in [`Background::pause`]. So [`Background::stop`] returns after at most one step (for a job
-//! that waits for durability: one sync). A long job returns [`JobOutcome::RunAgain`] from time to
-//! time, so that the other kinds get their turn.
+//! calls [`Background::is_stopping`], and returns [`StorageError::Closed`] once that is `true`. It
+//! sleeps only in [`Background::pause`]. So [`Background::stop`] returns after at most one step
+//! (for a job that waits for durability: one sync). A long job returns [`JobOutcome::RunAgain`]
+//! from time to time, so that the other kinds get their turn.
 //!
 //! An error or a panic ends the job, is logged and counted, and stops neither the thread nor the
 //! log. The code that scheduled the job decides when to retry.
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::outcome::{Error, Result};
+use crate::storage_error::StorageError;
 
 /// The kinds of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) enum JobOutcome {
 /// Runs the jobs of one log.
 pub(crate) trait JobRunner: Send + Sync + 'static {
     fn background(&self) -> &Background;
-    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome>;
+    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome, StorageError>;
 }
 
 /// The queue and the thread of one log.
@@ -85,14 +85,14 @@ impl Background {
         self.inline
     }
 
-    /// Returns [`Error::Closed`] once jobs must end.
-    pub(crate) fn go_on(&self) -> Result<()> {
-        if self.is_stopping() { Err(Error::Closed) } else { Ok(()) }
+    /// Returns [`StorageError::Closed`] once jobs must end.
+    pub(crate) fn go_on(&self) -> Result<(), StorageError> {
+        if self.is_stopping() { Err(StorageError::Closed) } else { Ok(()) }
     }
 
-    /// Sleeps, for a job that throttles itself. Returns [`Error::Closed`] at once when the job must
-    /// end.
-    pub(crate) fn pause(&self, time: Duration) -> Result<()> {
+    /// Sleeps, for a job that throttles itself. Returns [`StorageError::Closed`] at once when the
+    /// job must end.
+    pub(crate) fn pause(&self, time: Duration) -> Result<(), StorageError> {
         let deadline = Instant::now() + time;
         let mut state = self.state.lock();
         while !self.is_stopping() && !self.stopped.wait_until(&mut state, deadline).timed_out() {}
@@ -130,7 +130,7 @@ impl Background {
         job
     }
 
-    fn ended(&self, job: Job, outcome: std::thread::Result<Result<JobOutcome>>) {
+    fn ended(&self, job: Job, outcome: std::thread::Result<Result<JobOutcome, StorageError>>) {
         match outcome {
             Ok(Ok(JobOutcome::Done)) => {}
             Ok(Ok(JobOutcome::RunAgain)) => self.queue(&mut self.state.lock(), job),
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    type Run = dyn Fn(&Background, usize) -> Result<JobOutcome> + Send + Sync;
+    type Run = dyn Fn(&Background, usize) -> Result<JobOutcome, StorageError> + Send + Sync;
 
     /// Counts its runs; each run calls the test's function.
     struct Probe {
@@ -211,14 +211,14 @@ mod tests {
             &self.background
         }
 
-        fn run_job(self: &Arc<Self>, _: Job) -> Result<JobOutcome> {
+        fn run_job(self: &Arc<Self>, _: Job) -> Result<JobOutcome, StorageError> {
             (self.each)(&self.background, self.runs.fetch_add(1, SeqCst))
         }
     }
 
     fn probe(
         inline: bool,
-        each: impl Fn(&Background, usize) -> Result<JobOutcome> + Send + Sync + 'static,
+        each: impl Fn(&Background, usize) -> Result<JobOutcome, StorageError> + Send + Sync + 'static,
     ) -> Arc<Probe> {
         let (background, runs) = (Background::new(inline), AtomicUsize::new(0));
         Arc::new(Probe { background, runs, each: Box::new(each) })
@@ -264,7 +264,7 @@ mod tests {
         for inline in [false, true] {
             let probe = probe(inline, |_, run| match run {
                 0 => panic!("on purpose"),
-                1 => Err(Error::Closed),
+                1 => Err(StorageError::Closed),
                 2 | 3 => Ok(JobOutcome::RunAgain),
                 _ => Ok(JobOutcome::Done),
             });

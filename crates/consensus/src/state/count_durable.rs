@@ -8,9 +8,10 @@ use esker_disk::planted::{Bug, is_planted};
 use crate::base::slot::page_of;
 use crate::index::page::State;
 use crate::index::page_table::PageLookup;
-use crate::outcome::{Result, Ticket};
+use crate::outcome::Ticket;
 use crate::state::commit_tracker::{CachedValue, CommitTracker};
 use crate::state::inner::Inner;
+use crate::storage_error::StorageError;
 
 /// The most pending commits before a commit counts the durable ones.
 const PENDING_COMMITS_MAX: usize = 64;
@@ -128,7 +129,7 @@ impl Inner {
 
 impl Inner {
     /// Returns the acknowledgement of an earlier record.
-    pub(crate) fn ticket_of(self: &Arc<Self>, seq: u64) -> Result<Ticket> {
+    pub(crate) fn ticket_of(self: &Arc<Self>, seq: u64) -> Result<Ticket, StorageError> {
         if seq <= self.log.durable().0 {
             return Ok(Ticket::READY);
         }
@@ -146,7 +147,7 @@ impl Inner {
     }
 
     /// Returns the acknowledgement of a commit by an earlier record.
-    pub(crate) fn commit_ticket_of(self: &Arc<Self>, marker: u64) -> Result<Ticket> {
+    pub(crate) fn commit_ticket_of(self: &Arc<Self>, marker: u64) -> Result<Ticket, StorageError> {
         if self.options.sync_on_commit { self.ticket_of(marker) } else { Ok(Ticket::READY) }
     }
 }

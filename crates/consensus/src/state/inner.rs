@@ -15,7 +15,7 @@ use crate::index::slot_locks::{AllLocks, PromiseState, SlotGuard, SlotLocks};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
-use crate::outcome::{Error, FailureSink, Result, refuse_if_forked};
+use crate::outcome::FailureSink;
 use crate::read_only::ReadOnlyReason;
 use crate::record::{Record, Words};
 use crate::state::background::Background;
@@ -25,6 +25,7 @@ use crate::state::lost_records::LostRecords;
 use crate::state::newest_records::NewestRecords;
 use crate::state::reclaim_progress::ReclaimProgress;
 use crate::state::status::LogStatus;
+use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// A handle to a consensus log in a directory. Cheap to clone: all clones are the same log, and
 /// every operation may be called from any thread.
@@ -168,80 +169,79 @@ impl Inner {
 
     /// Acquires the lock of a slot, for an operation on that slot alone.
     #[inline]
-    pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>> {
+    pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>, StorageError> {
         refuse_if_forked()?;
         Ok(self.locks.lock_slot(slot))
     }
 
     /// Acquires all slot locks, for an operation on more than one slot.
-    pub(crate) fn all_locks(&self) -> Result<AllLocks<'_>> {
+    pub(crate) fn all_locks(&self) -> Result<AllLocks<'_>, StorageError> {
         refuse_if_forked()?;
         Ok(self.locks.lock_all())
     }
 
-    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closed(&self) -> Result<(), StorageError> {
         refuse_if_forked()?;
-        if self.status.is_closed() { Err(Error::Closed) } else { Ok(()) }
+        if self.status.is_closed() { Err(StorageError::Closed) } else { Ok(()) }
     }
 
     /// As [`Inner::writable`], for an operation that holds no slot lock.
-    pub(crate) fn refuse_if_not_writable(&self) -> Result<()> {
+    pub(crate) fn refuse_if_not_writable(&self) -> Result<(), StorageError> {
         let promise_state = self.slot_lock(0)?;
         self.writable(&promise_state)
     }
 
     /// Refuses the operation if the log accepts no writes.
     #[inline]
-    pub(crate) fn writable(&self, promise_state: &PromiseState) -> Result<()> {
+    pub(crate) fn writable(&self, promise_state: &PromiseState) -> Result<(), StorageError> {
         if promise_state.closed {
-            return Err(Error::Closed);
+            return Err(StorageError::Closed);
         }
         if let Some(reason) = self.status.read_only() {
-            return Err(Error::ReadOnly { reason });
+            return Err(StorageError::ReadOnly { reason });
         }
         if self.status.is_failed() { Err(self.failure()) } else { Ok(()) }
     }
 
     /// Why the log is in its terminal state.
     #[cold]
-    fn failure(&self) -> Error {
+    fn failure(&self) -> StorageError {
         if let Some(invariant) = self.status.broken_invariant() {
-            return Error::Internal { invariant };
+            return StorageError::Internal { invariant };
         }
         match self.log.barrier() {
             Ok(ticket) => {
                 drop(ticket);
-                Error::Log(esker_log::Error::Stopped)
+                StorageError::Log(esker_log::Error::Stopped)
             }
             // The barrier returns the cause.
             Err(error) => self.fail(error),
         }
     }
 
-    /// Refuses a slot that cannot be written to.
-    pub(crate) fn in_range(&self, slot: u64) -> Result<()> {
+    /// The floor, if the slot is at or below it, as decisions see it.
+    #[inline]
+    pub(crate) fn floor_over(&self, slot: u64) -> Option<Slot> {
         let start = self.start();
-        if slot < start {
-            return Err(Error::Truncated { floor: Slot(start - 1) });
-        }
-        let limit = Index::limit(start);
-        if slot >= limit {
-            Err(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
-        } else {
-            Ok(())
-        }
+        (slot < start).then(|| Slot(start - 1))
+    }
+
+    /// The first slot that is too far above the floor to be written to.
+    pub(crate) fn slot_limit(&self) -> Slot {
+        Slot(Index::limit(self.start()))
     }
 
     /// Converts an error of the underlying log. A failed write puts this log into its terminal
     /// state.
-    pub(crate) fn fail(&self, error: esker_log::Error) -> Error {
+    pub(crate) fn fail(&self, error: impl Into<esker_log::Error>) -> StorageError {
+        let error = error.into();
         if matches!(
             error,
             esker_log::Error::Io(_) | esker_log::Error::Poisoned(_) | esker_log::Error::Stopped
         ) {
             self.enter_terminal_state();
         }
-        error.into()
+        StorageError::from_log(error)
     }
 
     /// Puts the log into its terminal state, because its own state contradicts itself. Panics in
@@ -250,13 +250,13 @@ impl Inner {
     /// # Panics
     /// In debug builds, after the log is in its terminal state.
     #[cold]
-    pub(crate) fn broken(&self, invariant: &'static str) -> Error {
+    pub(crate) fn broken(&self, invariant: &'static str) -> StorageError {
         if self.status.break_invariant(invariant) {
             tracing::error!(invariant, "invariant of a consensus log broken");
         }
         self.enter_terminal_state();
         debug_assert!(false, "invariant broken: {invariant}");
-        Error::Internal { invariant }
+        StorageError::Internal { invariant }
     }
 
     fn enter_terminal_state(&self) {
@@ -267,7 +267,10 @@ impl Inner {
     }
 
     /// Appends one record.
-    pub(crate) fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<esker_log::Ticket> {
+    pub(crate) fn append(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<esker_log::Ticket, StorageError> {
         self.append_encoded(encode, |record| self.log.append(record))
     }
 
@@ -276,7 +279,7 @@ impl Inner {
     pub(crate) fn append_internal(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<esker_log::Ticket> {
+    ) -> Result<esker_log::Ticket, StorageError> {
         self.append_encoded(encode, |record| self.log.component().append(Purpose::Internal, record))
     }
 
@@ -285,7 +288,7 @@ impl Inner {
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
         purpose: Purpose,
-    ) -> Result<esker_log::Ticket> {
+    ) -> Result<esker_log::Ticket, StorageError> {
         self.append_encoded(encode, |record| self.log.component().append(purpose, record))
     }
 
@@ -294,7 +297,7 @@ impl Inner {
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
         append: impl FnOnce(&[u8]) -> esker_log::Result<esker_log::Ticket>,
-    ) -> Result<esker_log::Ticket> {
+    ) -> Result<esker_log::Ticket, StorageError> {
         let ticket = with_record_buffer(|buffer| {
             encode(buffer);
             debug_assert_eq!(Record::decode(buffer).err(), None, "an appended record is invalid");
@@ -305,7 +308,10 @@ impl Inner {
 
     /// Appends records that share one sync as long as their tickets are kept: dropping a ticket
     /// requests a commit. Other records may be between them.
-    pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {
+    pub(crate) fn append_all(
+        &self,
+        records: &[Vec<u8>],
+    ) -> Result<Vec<esker_log::Ticket>, StorageError> {
         records
             .iter()
             .map(|record| {
@@ -319,7 +325,10 @@ impl Inner {
             .collect()
     }
 
-    fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
+    fn appended(
+        &self,
+        ticket: Result<esker_log::Ticket, impl Into<esker_log::Error>>,
+    ) -> Result<esker_log::Ticket, StorageError> {
         let ticket = ticket.map_err(|error| self.fail(error))?;
         self.records.set_newest(ticket.seq().0);
         Ok(ticket)
@@ -341,7 +350,7 @@ impl Inner {
         &self,
         slot: u64,
         guard: &'g crossbeam_epoch::Guard,
-    ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+    ) -> Result<Option<Borrowed<'g, Arc<Page>>>, StorageError> {
         let number = page_of(slot);
         loop {
             match self.index.find(number, guard) {
@@ -375,11 +384,11 @@ impl Inner {
         &self,
         slot: u64,
         guard: &'g crossbeam_epoch::Guard,
-    ) -> Result<Borrowed<'g, Arc<Page>>> {
+    ) -> Result<Borrowed<'g, Arc<Page>>, StorageError> {
         self.page(slot, guard)?.ok_or_else(|| self.broken("a slot in use has a page"))
     }
 
-    fn read_page(&self, slot: u64, seq: u64) -> Result<Page> {
+    fn read_page(&self, slot: u64, seq: u64) -> Result<Page, StorageError> {
         self.stored_page(slot, seq, |first, words| {
             Page::from_words(page_of(slot), usize::from(first), words.iter())
         })
@@ -391,12 +400,12 @@ impl Inner {
         slot: u64,
         seq: u64,
         make: impl FnOnce(u16, Words<'_>) -> Option<T>,
-    ) -> Result<T> {
-        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+    ) -> Result<T, StorageError> {
+        let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
         let view = self
             .log
             .read(seq)
-            .map_err(|cause| Error::CorruptedEntry { slot: Slot(slot), cause })?;
+            .map_err(|cause| StorageError::CorruptedEntry { slot: Slot(slot), cause })?;
         match Record::decode(&view).map_err(nonsense)? {
             Record::Page { number, first, words } if number == page_of(slot) => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))
@@ -405,19 +414,17 @@ impl Inner {
         }
     }
 
-    /// Returns the page of a slot, creating it if there is none.
+    /// Returns the page of a slot, creating it if there is none; `None` if the slot is too far
+    /// above the floor.
     pub(crate) fn page_for<'g>(
         &self,
         slot: u64,
         guard: &'g crossbeam_epoch::Guard,
-    ) -> Result<Borrowed<'g, Arc<Page>>> {
-        if let Some(page) = self.page(slot, guard)? {
-            return Ok(page);
+    ) -> Result<Option<Borrowed<'g, Arc<Page>>>, StorageError> {
+        match self.page(slot, guard)? {
+            Some(page) => Ok(Some(page)),
+            None => Ok(self.index.make(page_of(slot), guard)),
         }
-        let limit = Index::limit(self.start());
-        self.index
-            .make(page_of(slot), guard)
-            .ok_or(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
     }
 }
 
@@ -435,7 +442,7 @@ fn with_record_buffer<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 }
 
 impl FailureSink for Inner {
-    fn fail(&self, error: esker_log::Error) -> Error {
+    fn fail(&self, error: esker_log::Error) -> StorageError {
         Inner::fail(self, error)
     }
 }
@@ -448,13 +455,14 @@ mod tests {
     use esker_disk::sim::SimDisk;
 
     use super::*;
-    use crate::Ballot;
+    use crate::{Ballot, Error};
 
     const INVARIANT: &str = "two and two are four";
 
-    fn refused<T>(outcome: Result<T>) {
-        let error = outcome.err();
-        let is_internal = matches!(error, Some(Error::Internal { invariant: INVARIANT }));
+    fn refused<T>(outcome: Result<T, impl Into<Error>>) {
+        let error = outcome.err().map(Into::into);
+        let is_internal =
+            matches!(error, Some(Error::Storage(StorageError::Internal { invariant: INVARIANT })));
         assert!(is_internal, "{error:?}");
     }
 

@@ -2,8 +2,8 @@
 //!
 //! `inner` composes the rest: `status` says whether the log accepts operations; `frontier` tracks
 //! what is durably committed, in a `commit_tracker`, and `frontier_waiters` waits for it;
-//! `newest_records` has the newest records; `checkpoint_schedule` and `reclaim_progress` are what the
-//! jobs of `background` use; `lost_records` is for a repaired log. `count_durable` moves the
+//! `newest_records` has the newest records; `checkpoint_schedule` and `reclaim_progress` are what
+//! the jobs of `background` use; `lost_records` is for a repaired log. `count_durable` moves the
 //! frontier.
 
 pub(crate) mod background;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_consensus::{Ballot, Error, IterateOptions, Mode, Slot};
+use esker_consensus::{Ballot, IterateOptions, Mode, ReadError, Slot};
 
 use super::{DIR, Life, LifeResult, SimEnv, broken, ensure};
 
@@ -86,8 +86,8 @@ impl SimEnv {
                 life.log.read_committed(Slot(*n), &guard).map(|entry| entry.value().to_vec());
             let same = match (&read, seen.get(n)) {
                 (Ok(value), Some(reported)) => value == reported,
-                (Err(Error::NotCommitted { .. }), None) => slot.accepted.is_some(),
-                (Err(Error::SlotNotFound { .. }), None) => slot.accepted.is_none(),
+                (Err(ReadError::NotCommitted { .. }), None) => slot.accepted.is_some(),
+                (Err(ReadError::SlotNotFound { .. }), None) => slot.accepted.is_none(),
                 _ => false,
             };
             if let (false, Err(error)) = (same, &read) {

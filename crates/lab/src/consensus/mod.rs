@@ -21,9 +21,10 @@ pub(crate) mod slot_model;
 mod slot_program;
 mod steps;
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, Error, Options};
+use esker_consensus::{ConsensusLog, Options};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 use esker_testkit::{SplitMix64, keep_freed_memory};
@@ -102,7 +103,7 @@ impl SimEnv {
         value
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
+    fn stop<T>(&self, error: &dyn Debug, what: &str) -> LifeResult<T> {
         if self.disk.is_on() {
             Err(Stop::Broken(format!("{what}: {error:?}")))
         } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use esker_consensus::{Ballot, Error, Mode, Slot};
+use esker_consensus::{Ballot, Mode, ReadError, Slot};
 
 use crate::survival::Survival;
 
@@ -49,7 +49,7 @@ impl SimEnv {
                     let is_committed = entry.is_committed();
                     found.insert(n, FoundEntry { ballot, value, is_committed });
                 }
-                Err(Error::SlotNotFound { .. }) => {}
+                Err(ReadError::SlotNotFound { .. }) => {}
                 Err(_) if !self.disk.is_on() => return Err(Stop::Ended),
                 Err(error) => unreadable = Some(format!("slot {n} cannot be read: {error:?}")),
             }

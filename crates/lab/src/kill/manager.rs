@@ -4,7 +4,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{Ballot, Error, IterateOptions, LogGuard, LogManager, Mode, Slot};
+use esker_consensus::{Ballot, IterateOptions, LogGuard, LogManager, Mode, Slot};
 use esker_testkit::{SplitMix64, mix};
 
 use super::writer::{Writer, text};
@@ -164,6 +164,6 @@ impl Writer for ManagerWriter {
     }
 
     fn close(self) -> Result<(), String> {
-        self.manager.close_all().map_err(|error: Error| text(error))
+        self.manager.close_all().map_err(text)
     }
 }

@@ -23,9 +23,10 @@ mod steps;
 mod stored;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use esker_consensus::{Error, LogGuard, LogManager, Options};
+use esker_consensus::{LogGuard, LogManager, OpenError, Options};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 use esker_testkit::{keep_freed_memory, mix};
@@ -126,7 +127,7 @@ impl SimEnv {
         mix(self.seed, self.made)
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
+    fn stop<T>(&self, error: &dyn Debug, what: &str) -> LifeResult<T> {
         if self.disk.is_on() {
             Err(Stop::Broken(format!("{what}: {error:?}")))
         } else {
@@ -135,7 +136,7 @@ impl SimEnv {
     }
 
     /// Opens the manager in a directory, without a look at it.
-    fn opened(&self, dir: &str, must_exist: bool) -> Result<Life, Error> {
+    fn opened(&self, dir: &str, must_exist: bool) -> Result<Life, OpenError> {
         let engine = Engine::manual();
         let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use esker_consensus::{ConsensusLog, Result, Snapshot, SnapshotInfo};
+use esker_consensus::{ConsensusLog, Snapshot, SnapshotInfo, TransferError};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::runtime;
 
@@ -16,7 +16,7 @@ pub(super) fn transfer(
     snapshot: Snapshot,
     to: &ConsensusLog,
     breaks_after: u64,
-) -> (Result<()>, Result<SnapshotInfo>) {
+) -> (Result<(), TransferError>, Result<SnapshotInfo, TransferError>) {
     let (here, there) = duplex(BUFFER_BYTES);
     let mut here = Breaking { stream: here, left: breaks_after };
     let runtime = runtime::Builder::new_current_thread().build().unwrap();

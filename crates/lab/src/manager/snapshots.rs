@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, Error, Slot, logs_on};
+use esker_consensus::{ConsensusLog, CreateSnapshotError, Slot, SnapshotError, logs_on};
 
 use super::stored::Content;
 use super::{DIR, Life, SimEnv, of_log, pipe};
@@ -77,7 +77,9 @@ impl SimEnv {
             (Ok(by), None) => {
                 broken!("slots through {through} were truncated, which {by} does not cover")
             }
-            (Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }), None) => Ok(()),
+            (Err(SnapshotError::NoSnapshot | SnapshotError::CorruptedSnapshot { .. }), None) => {
+                Ok(())
+            }
             (Err(error), _) => self.stop(&error, "truncate_through"),
         }
     }
@@ -91,7 +93,7 @@ impl SimEnv {
         let reaches = newest.map(|(at, _)| at + 1).filter(|reaches| *reaches > next);
         let moves = reaches.map(|reaches| known.log.model.raising(reaches, reaches, None));
         let (mut state, mut entries, mut failed) = (Vec::new(), Vec::new(), None);
-        let restored = guard.snapshots().restore::<Error>(
+        let restored = guard.snapshots().restore::<SnapshotError>(
             |snapshot| {
                 failed = snapshot.read_to_end(&mut state).err();
                 Ok(())
@@ -203,7 +205,12 @@ impl SimEnv {
 }
 
 /// Writes a snapshot, as a stream or in parts.
-fn write(log: &ConsensusLog, at: u64, content: Content, part: usize) -> Result<(), Error> {
+fn write(
+    log: &ConsensusLog,
+    at: u64,
+    content: Content,
+    part: usize,
+) -> Result<(), CreateSnapshotError> {
     let (mut writer, bytes) = (log.snapshots().writer(Slot(at))?, content.bytes());
     let written = match part {
         0 => writer.copy_from(&*bytes).map(drop),
@@ -211,6 +218,6 @@ fn write(log: &ConsensusLog, at: u64, content: Content, part: usize) -> Result<(
     };
     match written {
         Ok(()) => writer.finish(&content.note()).map(drop),
-        Err(cause) => Err(Error::Stream(Arc::new(cause))),
+        Err(cause) => Err(CreateSnapshotError::Stream(Arc::new(cause))),
     }
 }

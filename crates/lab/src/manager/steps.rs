@@ -1,7 +1,7 @@
 //! The steps of a program that are about keys and logs: each does one thing, and holds the answer
 //! against the model.
 
-use esker_consensus::{Error, LogGuard};
+use esker_consensus::{LogGuard, ManagerError};
 
 use super::{Key, Life, SimEnv, Standing, Step, key, of_log};
 use crate::consensus::{self, Bid};
@@ -139,10 +139,10 @@ impl SimEnv {
     /// Closes every log and then the manager. One after the other: `close_all` has threads, whose
     /// order is not that of the seed.
     pub(super) fn close_all(&self, life: &Life) -> LifeResult {
-        let closed = life.manager.keys().and_then(|keys| {
+        let closed = life.manager.keys().map_err(ManagerError::from).and_then(|keys| {
             keys.iter().try_for_each(|key| life.manager.close(key).map(drop))?;
             life.manager.close_all()
         });
-        closed.or_else(|error: Error| self.stop(&error, "closing"))
+        closed.or_else(|error| self.stop(&error, "closing"))
     }
 }

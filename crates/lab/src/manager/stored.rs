@@ -1,8 +1,9 @@
 //! The snapshots that a log must have, and may have.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
-use esker_consensus::{ConsensusLog, Error, Slot};
+use esker_consensus::{ConsensusLog, Slot, SnapshotError};
 use esker_testkit::SplitMix64;
 
 use crate::plan::{LifeResult, ensure};
@@ -108,7 +109,7 @@ impl SnapshotModel {
 
     /// Reads all snapshots of a log, holds them against what must be there, and learns what is.
     pub(super) fn look(&mut self, log: &ConsensusLog, is_on: impl Fn() -> bool) -> LifeResult {
-        let stop = |error: &Error, what: String| match is_on() {
+        let stop = |error: &dyn Debug, what: String| match is_on() {
             true => crate::plan::Stop::Broken(format!("{what}: {error:?}")),
             false => crate::plan::Stop::Ended,
         };
@@ -125,7 +126,7 @@ impl SnapshotModel {
         for (at, known) in &mut self.0 {
             let mut snapshot = match snapshots.verify(Slot(*at)) {
                 Ok(snapshot) => snapshot,
-                Err(error @ Error::CorruptedSnapshot { .. }) => {
+                Err(error @ SnapshotError::CorruptedSnapshot { .. }) => {
                     let Some(corrupt) = known.contents.iter().find(|content| content.corrupt)
                     else {
                         return Err(stop(

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use esker_consensus::Error;
+use esker_consensus::{Error, StorageError};
 use tokio::sync::Notify;
 
 /// A broken invariant: a state that only a mistake in the code leads to. The component that finds
@@ -105,10 +105,13 @@ impl TerminalState {
 }
 
 /// Converts an error of the log, with its causes in the message.
-pub(crate) fn to_io_error(error: Error) -> io::Error {
+pub(crate) fn to_io_error(error: impl Into<Error>) -> io::Error {
+    let error = error.into();
     let kind = match &error {
-        Error::Log(esker_log::Error::NoSpace { .. }) => io::ErrorKind::StorageFull,
-        Error::Log(esker_log::Error::Timeout) => io::ErrorKind::TimedOut,
+        Error::Storage(StorageError::Log(esker_log::Error::NoSpace { .. })) => {
+            io::ErrorKind::StorageFull
+        }
+        Error::Storage(StorageError::Log(esker_log::Error::Timeout)) => io::ErrorKind::TimedOut,
         Error::BufferFull { .. } => io::ErrorKind::OutOfMemory,
         Error::EntryTooLarge { .. } => io::ErrorKind::InvalidInput,
         _ => io::ErrorKind::Other,
@@ -122,8 +125,10 @@ pub(crate) fn poison_cause(error: &(dyn std::error::Error + 'static)) -> Option<
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     let error = inner.map_or(error, |inner| inner as &(dyn std::error::Error + 'static));
     match error.downcast_ref::<Error>() {
-        Some(Error::Log(esker_log::Error::Poisoned(cause))) => Some(cause.to_string()),
-        Some(error @ Error::Internal { .. }) => Some(error.to_string()),
+        Some(Error::Storage(StorageError::Log(esker_log::Error::Poisoned(cause)))) => {
+            Some(cause.to_string())
+        }
+        Some(Error::Storage(error @ StorageError::Internal { .. })) => Some(error.to_string()),
         _ => None,
     }
 }

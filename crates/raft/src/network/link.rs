@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_consensus::Snapshot;
+use esker_consensus::{Error, Snapshot};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{SinkExt, StreamExt};
@@ -242,7 +242,8 @@ impl Link {
         if theirs > vote {
             return Ok(theirs);
         }
-        snapshot.send(frames.get_mut()).await.map_err(io::Error::other)?;
+        let sent = snapshot.send(frames.get_mut()).await.map_err(Error::from);
+        sent.map_err(io::Error::other)?;
         read_answer(&mut frames).await?.into_snapshot()
     }
 }

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_consensus::Error;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use openraft::Raft;
@@ -488,6 +489,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             _ = replaced => return Err(io::Error::other("another snapshot came")),
             received = self.inner.store.log().snapshots().receive(frames.get_mut()) => received,
         };
+        let received = received.map_err(Error::from);
         if let Some(why) = received.as_ref().err().and_then(|error| poison_cause(error)) {
             self.stop(StopCause::Stopped(why)).await;
         }

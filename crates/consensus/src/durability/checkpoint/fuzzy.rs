@@ -24,12 +24,14 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use super::Checkpoint;
 use crate::base::ballot::Ballot;
 use crate::base::slot::{SLOTS_PER_PAGE, Slot, SnapshotBounds, first_slot_of, page_of};
+use crate::errors::Error;
+use crate::errors::manager_errors::OpenError;
 use crate::index::page::State;
 use crate::options::Options;
-use crate::outcome::{Error, Result};
 use crate::record;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
+use crate::storage_error::StorageError;
 
 const DIR: &str = "/consensus";
 /// The number of logical slots: ten from the floor on, and ten at the start of each of the next two
@@ -154,7 +156,7 @@ impl Drop for TestLog {
 }
 
 impl TestLog {
-    fn open(disk: &SimDisk, value: u64) -> Result<Self> {
+    fn open(disk: &SimDisk, value: u64) -> Result<Self, OpenError> {
         let engine = Engine::manual();
         let mut options = Options::on(Arc::new(disk.process()));
         options.log.segment_size = 64 << 10;
@@ -190,7 +192,7 @@ impl TestLog {
     }
 
     /// Runs one step. Refusals are expected; the records decide the state.
-    fn step(&mut self, step: &Step) -> Result<()> {
+    fn step(&mut self, step: &Step) -> Result<(), Error> {
         let inner = Arc::clone(&self.log.inner);
         match *step {
             Step::Promise { rise } => drop(self.log.promise(self.ballot(rise), Slot(0))?),
@@ -310,13 +312,8 @@ fn with_metadata(disk: &SimDisk) -> bool {
 }
 
 /// Runs one session. Then the disk must open to the same state with and without the app metadata.
-fn live(
-    disk: &SimDisk,
-    steps: &[Step],
-    end: &ProgramEnd,
-    value: u64,
-) -> std::result::Result<(), String> {
-    let reported = |error: crate::outcome::Error| format!("{error:?}");
+fn live(disk: &SimDisk, steps: &[Step], end: &ProgramEnd, value: u64) -> Result<(), String> {
+    let reported = |error: StorageError| format!("{error:?}");
     let mut must = None;
     if let ProgramEnd::CutAt(at, how) = end {
         disk.cut_power_at(CutPoint::During(disk.operations() + at), *how);
@@ -468,5 +465,8 @@ fn an_entry_above_the_promise_of_the_root_is_refused() {
     drop(life);
     disk.power_on();
     let refused = TestLog::open(&disk, 0).err();
-    assert!(matches!(refused, Some(Error::CorruptedRecord { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Some(OpenError::Storage(StorageError::CorruptedRecord { .. }))),
+        "{refused:?}"
+    );
 }

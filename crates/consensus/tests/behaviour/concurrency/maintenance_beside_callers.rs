@@ -7,7 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use esker_consensus::{ConsensusLog, Error, Mode, Options, Slot, SnapshotBounds};
+use esker_consensus::{
+    AcceptError, ConsensusLog, Mode, Options, Slot, SnapshotBounds, TruncateError,
+};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
@@ -98,11 +100,14 @@ fn floor_and_frontier_show_when_they_are_durable() {
         // Those who decide go by it: their records come after its record.
         for slot in [5, 30] {
             let refused = s.log.accept(Slot(slot), HIGH, b"late");
-            assert!(matches!(refused, Err(Error::Truncated { floor: Slot(30) })), "{refused:?}");
+            assert!(
+                matches!(refused, Err(AcceptError::Truncated { floor: Slot(30) })),
+                "{refused:?}"
+            );
         }
         assert!(matches!(
             s.log.truncate_from(Slot(36)),
-            Err(Error::BelowFrontier { committed: Slot(40) })
+            Err(TruncateError::BelowFrontier { committed: Slot(40) })
         ));
         // A second caller that asks for the same waits for the same record.
         let mut second = pin!(same.snapshots().install(bounds).unwrap());

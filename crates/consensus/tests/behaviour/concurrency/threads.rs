@@ -7,7 +7,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use esker_consensus::{
-    Ballot, ConsensusLog, Error, IterateOptions, Mode, Options, Slot, SnapshotBounds,
+    AcceptError, Ballot, CommitError, ConsensusLog, Error, IterateOptions, Mode, Options,
+    ReadError, Slot, SnapshotBounds, StorageError,
 };
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
@@ -80,9 +81,9 @@ fn every_operation_at_once() {
                             match log.read_committed(Slot(slot), &guard) {
                                 Ok(entry) => whole(&entry),
                                 Err(
-                                    Error::SlotNotFound { .. }
-                                    | Error::NotCommitted { .. }
-                                    | Error::Truncated { .. },
+                                    ReadError::SlotNotFound { .. }
+                                    | ReadError::NotCommitted { .. }
+                                    | ReadError::Truncated { .. },
                                 ) => {}
                                 Err(error) => panic!("{error:?}"),
                             }
@@ -218,7 +219,7 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
                             ticket.blocking_wait().unwrap();
                             won.fetch_add(1, SeqCst);
                         }
-                        Err(Error::BallotMismatch { accepted, .. }) => {
+                        Err(CommitError::BallotMismatch { accepted, .. }) => {
                             assert_eq!(accepted, HIGH);
                             lost.fetch_add(1, SeqCst);
                         }
@@ -230,7 +231,7 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
             for slot in (0..200).rev() {
                 match log.accept(Slot(slot), HIGH, &value(slot, HIGH)) {
                     Ok(ticket) => ticket.blocking_wait().unwrap(),
-                    Err(Error::AlreadyCommitted { entry }) => {
+                    Err(AcceptError::AlreadyCommitted { entry }) => {
                         assert_eq!(entry.ballot(), LOW);
                         whole(&entry);
                     }
@@ -269,7 +270,7 @@ fn readers_outlive_the_log() {
                 for slot in (0..500).cycle() {
                     match log.read_committed(Slot(slot), &log.pin()) {
                         Ok(entry) => whole(&entry),
-                        Err(Error::Closed) => return,
+                        Err(ReadError::Storage(StorageError::Closed)) => return,
                         Err(error) => panic!("{error:?}"),
                     }
                 }
@@ -312,7 +313,7 @@ fn watch_reports_the_frontier() {
         std::thread::scope(|threads| {
             let watcher = threads.spawn(|| watch.blocking_changed());
             log.close().unwrap();
-            assert!(matches!(watcher.join().unwrap(), Err(Error::Closed)));
+            assert!(matches!(watcher.join().unwrap(), Err(StorageError::Closed)));
         });
     }
 }
@@ -325,7 +326,7 @@ fn readers_run_on_while_the_disk_is_full() {
         let (log, disk) = log(mode, |options| options.cache_size = 8 << 10);
         let write = |slot| {
             log.accept(slot, LOW, &value(slot.0, LOW))?.blocking_wait()?;
-            log.commit(slot, LOW)?.blocking_wait()
+            Ok::<_, Error>(log.commit(slot, LOW)?.blocking_wait()?)
         };
         (0..SLOTS).for_each(|slot| write(Slot(slot)).unwrap());
         let (over, passes) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -359,8 +360,10 @@ fn readers_run_on_while_the_disk_is_full() {
                 matches!(
                     &reported,
                     [
-                        Some(Error::Log(esker_log::Error::Io(_) | esker_log::Error::Poisoned(_))),
-                        Some(Error::Log(esker_log::Error::Poisoned(_)))
+                        Some(Error::Storage(StorageError::Log(
+                            esker_log::Error::Io(_) | esker_log::Error::Poisoned(_)
+                        ))),
+                        Some(Error::Storage(StorageError::Log(esker_log::Error::Poisoned(_))))
                     ]
                 ),
                 "{reported:?}"

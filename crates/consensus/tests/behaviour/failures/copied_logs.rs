@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_consensus::{
-    ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot, SnapshotBounds,
-    backup_log, inspect_on,
+    BackupError, ConsensusLog, Error, IterateOptions, Mode, OpenError, Options, PromiseError,
+    ReadOnlyReason, Slot, SnapshotBounds, StorageError, backup_log, inspect_on,
 };
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
@@ -74,24 +74,28 @@ fn seen(log: &ConsensusLog) -> ReadState {
 fn is_read_only(log: &ConsensusLog) {
     assert_eq!(log.stats().read_only, Some(ReadOnlyReason::Copied));
     let refused = [
-        log.promise(HIGHER, Slot(0)).err(),
-        log.accept(Slot(40), HIGHER, b"x").err(),
-        log.accept_batch(HIGHER, &[(Slot(40), &b"x"[..])]).err(),
-        log.commit(Slot(35), LOW).err(),
-        log.commit_through(Slot(35)).err(),
-        log.learn(Slot(40), HIGHER, b"x").err(),
-        log.app_state().set(b"term 4").err(),
-        log.snapshots().truncate_through(Slot(12)).err(),
-        log.truncate_before(Slot(12)).err(),
-        log.truncate_from(Slot(31).next()).err(),
-        log.snapshots().install(SnapshotBounds { floor: Slot(50), frontier: Slot(50) }).err(),
-        log.snapshots().create(Slot(20), &b"x"[..]).err(),
-        log.snapshots().keep(1).err(),
-        log.maintenance().checkpoint().err(),
-        log.maintenance().reclaim().err(),
+        log.promise(HIGHER, Slot(0)).err().map(Error::from),
+        log.accept(Slot(40), HIGHER, b"x").err().map(Error::from),
+        log.accept_batch(HIGHER, &[(Slot(40), &b"x"[..])]).err().map(Error::from),
+        log.commit(Slot(35), LOW).err().map(Error::from),
+        log.commit_through(Slot(35)).err().map(Error::from),
+        log.learn(Slot(40), HIGHER, b"x").err().map(Error::from),
+        log.app_state().set(b"term 4").err().map(Error::from),
+        log.snapshots().truncate_through(Slot(12)).err().map(Error::from),
+        log.truncate_before(Slot(12)).err().map(Error::from),
+        log.truncate_from(Slot(31).next()).err().map(Error::from),
+        log.snapshots()
+            .install(SnapshotBounds { floor: Slot(50), frontier: Slot(50) })
+            .err()
+            .map(Error::from),
+        log.snapshots().create(Slot(20), &b"x"[..]).err().map(Error::from),
+        log.snapshots().keep(1).err().map(Error::from),
+        log.maintenance().checkpoint().err().map(Error::from),
+        log.maintenance().reclaim().err().map(Error::from),
     ];
     for (number, error) in refused.iter().enumerate() {
-        let Some(Error::ReadOnly { reason: ReadOnlyReason::Copied }) = error else {
+        let Some(Error::Storage(StorageError::ReadOnly { reason: ReadOnlyReason::Copied })) = error
+        else {
             panic!("{number}: {error:?}");
         };
     }
@@ -144,7 +148,7 @@ fn a_closed_log_is_copied_without_a_change() {
 /// It says what to do, for each reason.
 #[test]
 fn the_error_names_the_reason_and_the_remedy() {
-    let says = |reason| Error::ReadOnly { reason }.to_string();
+    let says = |reason| StorageError::ReadOnly { reason }.to_string();
     let copied = says(ReadOnlyReason::Copied);
     assert!(copied.contains("copy") && copied.contains("another node ID"), "{copied}");
     assert!(copied.contains("`renumber`"), "{copied}");
@@ -163,7 +167,7 @@ fn a_renumbered_copy_is_an_ordinary_log() {
     let expected = seen(&original);
     // Another label is refused, and changes nothing.
     let refused = builder(COPY).label(b"orders".to_vec()).renumber().open();
-    assert!(matches!(refused, Err(Error::WrongLabel { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::WrongLabel { .. })), "{refused:?}");
     is_read_only(&builder(COPY).open().unwrap());
     let copy = builder(COPY).renumber().open().unwrap();
     assert_eq!((seen(&copy), copy.stats().read_only), (expected, None));
@@ -205,14 +209,20 @@ fn a_repaired_copy_stays_read_only() {
         let copy = ConsensusLog::builder(COPY).options(options.clone()).renumber().open().unwrap();
         assert_eq!(copy.stats().read_only, Some(ReadOnlyReason::Repaired));
         let refused = copy.promise(HIGHER, Slot(0));
-        assert!(matches!(refused, Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired })));
+        assert!(matches!(
+            refused,
+            Err(PromiseError::Storage(StorageError::ReadOnly { reason: ReadOnlyReason::Repaired }))
+        ));
         copy.close().unwrap();
     }
     let found = inspect_on(Arc::new(disk.process()), COPY).unwrap();
     assert_eq!(found.read_only, Some(ReadOnlyReason::Repaired));
     // It lacks votes, so it is not copied on, and nothing is created.
     let refused = backup_log(COPY, "/again", &options);
-    let is_named = matches!(refused, Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }));
+    let is_named = matches!(
+        refused,
+        Err(BackupError::Storage(StorageError::ReadOnly { reason: ReadOnlyReason::Repaired }))
+    );
     assert!(is_named, "{refused:?}");
     assert!(disk.open_dir(Path::new("/again")).is_err());
     engine.stop();

@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_consensus::{Error, IterateOptions, Mode, Slot};
+use esker_consensus::{Error, IterateOptions, Mode, Slot, StorageError};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 
@@ -26,9 +26,11 @@ fn three_pages() -> Setting {
 }
 
 #[track_caller]
-fn names(error: Error, expected: u64) {
-    match error {
-        Error::CorruptedEntry { slot: Slot(slot), .. } => assert_eq!(slot, expected),
+fn names(error: impl Into<Error>, expected: u64) {
+    match error.into() {
+        Error::Storage(StorageError::CorruptedEntry { slot: Slot(slot), .. }) => {
+            assert_eq!(slot, expected);
+        }
         error => panic!("{error:?}"),
     }
 }

@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options, Slot};
+use esker_consensus::{
+    Ballot, ConsensusLog, Error, IterateOptions, Mode, Options, ReadError, Slot, StorageError,
+};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 
@@ -95,14 +97,16 @@ fn expected(slot: u64) -> Vec<u8> {
 fn reported(error: &Error) -> Option<PathBuf> {
     use esker_log::Error as Below;
     match error {
-        Error::Log(cause) | Error::CorruptedEntry { cause, .. } => match cause {
-            Below::Corrupted(damage) => Some(damage.file.clone()),
-            Below::UnsupportedVersion { file, .. } | Below::ForeignFile { file } => {
-                Some(file.clone())
+        Error::Storage(StorageError::Log(cause) | StorageError::CorruptedEntry { cause, .. }) => {
+            match cause {
+                Below::Corrupted(damage) => Some(damage.file.clone()),
+                Below::UnsupportedVersion { file, .. } | Below::ForeignFile { file } => {
+                    Some(file.clone())
+                }
+                Below::NotALog { dir, .. } => Some(dir.clone()),
+                _ => None,
             }
-            Below::NotALog { dir, .. } => Some(dir.clone()),
-            _ => None,
-        },
+        }
         _ => None,
     }
 }
@@ -128,8 +132,8 @@ fn look(log: &ConsensusLog, left: LastSession) -> Result<bool, String> {
     for slot in COMMITTED {
         match log.read_committed(Slot(slot), &guard) {
             Ok(entry) if entry.value() == expected(slot) && entry.ballot() == LOW => there += 1,
-            Err(Error::SlotNotFound { .. }) if lost.contains(&slot) => {}
-            Err(error) if reported(&error).is_some() => {
+            Err(ReadError::SlotNotFound { .. }) if lost.contains(&slot) => {}
+            Err(error) if reported(&error.clone().into()).is_some() => {
                 whole = false;
                 there += 1;
             }
@@ -166,7 +170,8 @@ fn look(log: &ConsensusLog, left: LastSession) -> Result<bool, String> {
 
 fn open(disk: &SimDisk) -> (Result<ConsensusLog, Error>, Engine) {
     let (options, engine): (Options, _) = driven(disk, Mode::Durable);
-    (ConsensusLog::builder(DIR).options(options).open(), engine)
+    let log = ConsensusLog::builder(DIR).options(options).open();
+    (log.map_err(Error::from), engine)
 }
 
 /// The messages of an error and its causes.

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use esker_consensus::{
-    COMPONENT, ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot,
-    SnapshotBounds,
+    AcceptError, COMPONENT, CommitError, ConsensusLog, Error, IterateOptions, LearnError, Mode,
+    OpenError, Options, PromiseError, ReadError, ReadOnlyReason, Slot, SnapshotBounds,
+    StorageError, TruncateError,
 };
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, OpenMode, read_full_at, write_all_at};
@@ -23,16 +24,19 @@ fn failed_write_fails_every_later_operation_but_reads() {
         s.accept(1, LOW, b"before");
         s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
         let failed = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait();
-        assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
+        assert!(matches!(failed, Err(StorageError::Log(esker_log::Error::Io(_)))), "{failed:?}");
         s.disk.clear_faults();
         let poisoned = |error: Error| {
-            assert!(matches!(error, Error::Log(esker_log::Error::Poisoned(_))), "{error:?}");
+            assert!(
+                matches!(error, Error::Storage(StorageError::Log(esker_log::Error::Poisoned(_)))),
+                "{error:?}"
+            );
         };
-        poisoned(s.log.accept(Slot(2), HIGH, b"after").unwrap_err());
-        poisoned(s.log.commit(Slot(1), LOW).unwrap_err());
-        poisoned(s.log.promise(HIGH, Slot(0)).unwrap_err());
-        poisoned(s.log.learn(Slot(5), HIGH, b"after").unwrap_err());
-        poisoned(s.log.maintenance().checkpoint().unwrap_err());
+        poisoned(s.log.accept(Slot(2), HIGH, b"after").unwrap_err().into());
+        poisoned(s.log.commit(Slot(1), LOW).unwrap_err().into());
+        poisoned(s.log.promise(HIGH, Slot(0)).unwrap_err().into());
+        poisoned(s.log.learn(Slot(5), HIGH, b"after").unwrap_err().into());
+        poisoned(s.log.maintenance().checkpoint().unwrap_err().into());
         assert_eq!(s.committed(0), b"before");
         assert!(s.log.close().is_err());
         let disk = s.disk.clone();
@@ -52,7 +56,7 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
         let guard = s.log.pin();
         assert!(matches!(
             s.log.read_committed(Slot(0), &guard),
-            Err(Error::NotCommitted { slot: Slot(0) })
+            Err(ReadError::NotCommitted { slot: Slot(0) })
         ));
         assert!(!s.log.read(Slot(0), &guard).unwrap().is_committed());
         assert_eq!((s.log.frontier(), s.log.stats().committed), (None, None));
@@ -69,16 +73,31 @@ fn every_call_after_close_returns_closed() {
         s.accept(0, LOW, b"value");
         s.log.close().unwrap();
         let guard = s.log.pin();
-        assert!(matches!(s.log.close(), Err(Error::Closed)));
-        assert!(matches!(s.log.accept(Slot(1), LOW, b""), Err(Error::Closed)));
-        assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Closed)));
-        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::Closed)));
-        assert!(matches!(s.log.read(Slot(0), &guard), Err(Error::Closed)));
-        assert!(matches!(s.log.maintenance().scan_uncommitted(&guard), Err(Error::Closed)));
-        assert!(matches!(s.log.maintenance().checkpoint(), Err(Error::Closed)));
-        assert!(matches!(s.log.truncate_before(Slot(0)), Err(Error::Closed)));
+        assert!(matches!(s.log.close(), Err(StorageError::Closed)));
+        assert!(matches!(
+            s.log.accept(Slot(1), LOW, b""),
+            Err(AcceptError::Storage(StorageError::Closed))
+        ));
+        assert!(matches!(
+            s.log.commit(Slot(0), LOW),
+            Err(CommitError::Storage(StorageError::Closed))
+        ));
+        assert!(matches!(
+            s.log.promise(HIGH, Slot(0)),
+            Err(PromiseError::Storage(StorageError::Closed))
+        ));
+        assert!(matches!(
+            s.log.read(Slot(0), &guard),
+            Err(ReadError::Storage(StorageError::Closed))
+        ));
+        assert!(matches!(s.log.maintenance().scan_uncommitted(&guard), Err(StorageError::Closed)));
+        assert!(matches!(s.log.maintenance().checkpoint(), Err(StorageError::Closed)));
+        assert!(matches!(
+            s.log.truncate_before(Slot(0)),
+            Err(TruncateError::Storage(StorageError::Closed))
+        ));
         let all = s.log.iterate(.., IterateOptions::default(), |_| unreachable!());
-        assert!(matches!(all, Err(Error::Closed)));
+        assert!(matches!(all, Err(ReadError::Storage(StorageError::Closed))));
     }
 }
 
@@ -87,7 +106,10 @@ fn a_second_opening_is_refused() {
     let s = log(Mode::Durable);
     let (options, _engine) = driven(&s.disk, Mode::Durable);
     let refused = ConsensusLog::builder(DIR).options(options).open();
-    assert!(matches!(refused, Err(Error::Log(esker_log::Error::Locked { .. }))));
+    assert!(matches!(
+        refused,
+        Err(OpenError::Storage(StorageError::Log(esker_log::Error::Locked { .. })))
+    ));
 }
 
 /// Flips a bit of the value in this record, on the disk.
@@ -138,15 +160,20 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     let s = open_on(&disk, Mode::Durable, |_| {});
     let guard = s.log.pin();
     let error = s.log.read_committed(Slot(3), &guard).unwrap_err();
-    let Error::CorruptedEntry { slot: Slot(3), cause: esker_log::Error::Corrupted(damage) } =
-        &error
+    let ReadError::Storage(StorageError::CorruptedEntry {
+        slot: Slot(3),
+        cause: esker_log::Error::Corrupted(damage),
+    }) = &error
     else {
         panic!("{error:?}")
     };
     assert!(damage.offset > 0 && error.to_string().contains("slot 3"));
     assert_eq!(s.committed(7), value(7));
     let all = s.log.iterate(.., IterateOptions::default(), |_| std::ops::ControlFlow::Continue(()));
-    assert!(matches!(all, Err(Error::CorruptedEntry { slot: Slot(3), .. })));
+    assert!(matches!(
+        all,
+        Err(ReadError::Storage(StorageError::CorruptedEntry { slot: Slot(3), .. }))
+    ));
     let mut options = IterateOptions::default();
     options.skip_errors = true;
     let all = s.log.iterate(.., options, |_| std::ops::ControlFlow::Continue(())).unwrap();
@@ -193,14 +220,29 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     for _ in 0..2 {
         let s = open_on(&disk, Mode::Durable, |_| {});
         assert_eq!(s.log.stats().read_only, Some(ReadOnlyReason::Repaired));
-        assert!(matches!(s.log.accept(Slot(70), HIGH, b"x"), Err(Error::ReadOnly { .. })));
-        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::ReadOnly { .. })));
-        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::ReadOnly { .. })));
-        assert!(matches!(s.log.learn(Slot(70), LOW, b"x"), Err(Error::ReadOnly { .. })));
-        assert!(matches!(s.log.truncate_before(Slot(1)), Err(Error::ReadOnly { .. })));
+        assert!(matches!(
+            s.log.accept(Slot(70), HIGH, b"x"),
+            Err(AcceptError::Storage(StorageError::ReadOnly { .. }))
+        ));
+        assert!(matches!(
+            s.log.promise(HIGH, Slot(0)),
+            Err(PromiseError::Storage(StorageError::ReadOnly { .. }))
+        ));
+        assert!(matches!(
+            s.log.commit(Slot(7), LOW),
+            Err(CommitError::Storage(StorageError::ReadOnly { .. }))
+        ));
+        assert!(matches!(
+            s.log.learn(Slot(70), LOW, b"x"),
+            Err(LearnError::Storage(StorageError::ReadOnly { .. }))
+        ));
+        assert!(matches!(
+            s.log.truncate_before(Slot(1)),
+            Err(TruncateError::Storage(StorageError::ReadOnly { .. }))
+        ));
         assert!(matches!(
             s.log.snapshots().install(SnapshotBounds { floor: Slot(1), frontier: Slot(1) }),
-            Err(Error::ReadOnly { .. })
+            Err(TruncateError::Storage(StorageError::ReadOnly { .. }))
         ));
         assert_eq!(s.committed(7), value(7));
         // Nothing is passed over silently: it may be among what was quarantined.
@@ -209,14 +251,20 @@ fn log_with_a_quarantined_gap_stays_read_only() {
             let read = s.log.read_committed(Slot(slot), &guard);
             matches!(
                 read,
-                Err(Error::CorruptedEntry { cause: esker_log::Error::Quarantined(_), .. })
+                Err(ReadError::Storage(StorageError::CorruptedEntry {
+                    cause: esker_log::Error::Quarantined(_),
+                    ..
+                }))
             )
         };
         let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;
         assert!(missing > 0 && lost(3));
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
         let reported = s.log.iterate(Slot(0).., IterateOptions::default(), each);
-        assert!(matches!(reported, Err(Error::CorruptedEntry { .. })), "{reported:?}");
+        assert!(
+            matches!(reported, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+            "{reported:?}"
+        );
         let mut options = IterateOptions::default();
         options.skip_errors = true;
         let gone = s.log.iterate(.., options, each).unwrap();
@@ -233,7 +281,7 @@ fn options_out_of_range_are_refused_by_name() {
         let error = ConsensusLog::builder(DIR).options(options).open().unwrap_err();
         engine.stop();
         match error {
-            Error::InvalidOption { option, .. } => option,
+            OpenError::InvalidOption(refused) => refused.option,
             other => panic!("{other:?}"),
         }
     };
@@ -258,11 +306,11 @@ fn offsets_resolve_to_entries_only() {
     assert_eq!((entry.slot().0, entry.value()), (4, &b"value"[..]));
     for nowhere in [0, 1, 3, 99, u64::MAX].map(Seq) {
         let error = s.log.maintenance().read_at(nowhere).unwrap_err();
-        assert!(matches!(error, Error::InvalidOffset { offset } if offset == nowhere));
+        assert!(matches!(error, ReadError::InvalidOffset { offset } if offset == nowhere));
     }
     assert!(matches!(
         s.log.maintenance().offset_of(Slot(5)),
-        Err(Error::SlotNotFound { slot: Slot(5) })
+        Err(ReadError::SlotNotFound { slot: Slot(5) })
     ));
 }
 

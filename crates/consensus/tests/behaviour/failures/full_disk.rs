@@ -4,7 +4,7 @@
 
 use std::ops::ControlFlow;
 
-use esker_consensus::{Entry, Error, IterateOptions, Mode, Options, Slot};
+use esker_consensus::{Entry, Error, IterateOptions, Mode, Options, Slot, StorageError};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{HIGHER, LOW, Setting, open_on, value};
@@ -16,14 +16,15 @@ fn small(options: &mut Options) {
 /// Accepts and commits until the disk is full; the first slot that was refused.
 fn fill(s: &Setting, from: u64) -> u64 {
     for slot in from.. {
-        let accepted = s
-            .log
-            .accept(Slot(slot), LOW, &value(slot))
-            .and_then(esker_consensus::Ticket::blocking_wait);
-        let committed = accepted.and_then(|_| s.log.commit(Slot(slot), LOW)?.blocking_wait());
-        match committed {
+        let committed = || -> Result<(), Error> {
+            s.log.accept(Slot(slot), LOW, &value(slot))?.blocking_wait()?;
+            Ok(s.log.commit(Slot(slot), LOW)?.blocking_wait()?)
+        };
+        match committed() {
             Ok(_) => assert!(slot < from + 100_000, "the disk is never full"),
-            Err(Error::Log(esker_log::Error::NoSpace { .. })) => return slot,
+            Err(Error::Storage(StorageError::Log(esker_log::Error::NoSpace { .. }))) => {
+                return slot;
+            }
             Err(error) => panic!("{slot}: {error:?}"),
         }
     }
@@ -68,8 +69,9 @@ fn truncation_and_reopen_work_on_a_full_disk() {
     }
 }
 
-fn is_full<T>(outcome: &Result<T, Error>) -> bool {
-    matches!(outcome, Err(Error::Log(esker_log::Error::NoSpace { .. })))
+fn is_full<T>(outcome: &Result<T, impl Clone + Into<Error>>) -> bool {
+    let error = outcome.as_ref().err().cloned().map(Into::into);
+    matches!(error, Some(Error::Storage(StorageError::Log(esker_log::Error::NoSpace { .. }))))
 }
 
 /// Bug: with small values and few checkpoints, the checkpoint that has to precede the drop of a
@@ -131,9 +133,9 @@ fn copies_leave_room_for_the_checkpoint() {
     let refused = (0..).find_map(|n: u64| {
         let kept = n % 100 < 40;
         let outcome = if kept {
-            s.log.learn(Slot(place(learned)), LOW, &[7; 200])
+            s.log.learn(Slot(place(learned)), LOW, &[7; 200]).map_err(Error::from)
         } else {
-            s.log.accept(Slot(1_000_000 + n), LOW, &[7; 200])
+            s.log.accept(Slot(1_000_000 + n), LOW, &[7; 200]).map_err(Error::from)
         };
         learned += u64::from(kept && outcome.is_ok());
         Some(outcome.map(drop)).filter(Result::is_err)

@@ -9,7 +9,10 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Slot, inspect_on};
+use esker_consensus::{
+    AcceptError, ConsensusLog, IterateOptions, Mode, PromiseError, ReadError, Slot, StorageError,
+    inspect_on,
+};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, repair};
 
@@ -71,18 +74,30 @@ fn is_inspected(s: &Setting) {
 }
 
 fn is_read_only(log: &ConsensusLog) {
-    assert!(matches!(log.promise(HIGHER, Slot(0)), Err(Error::ReadOnly { .. })));
-    assert!(matches!(log.accept(Slot(90), HIGHER, b"x"), Err(Error::ReadOnly { .. })));
+    assert!(matches!(
+        log.promise(HIGHER, Slot(0)),
+        Err(PromiseError::Storage(StorageError::ReadOnly { .. }))
+    ));
+    assert!(matches!(
+        log.accept(Slot(90), HIGHER, b"x"),
+        Err(AcceptError::Storage(StorageError::ReadOnly { .. }))
+    ));
 }
 
 /// Neither a read nor an iteration passes over this slot.
 fn is_lost(log: &ConsensusLog, slot: u64) {
     let guard = log.pin();
     let read = log.read(Slot(slot), &guard);
-    assert!(matches!(read, Err(Error::CorruptedEntry { .. })), "{read:?}");
+    assert!(
+        matches!(read, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+        "{read:?}"
+    );
     let replayed = log
         .iterate(Slot(slot)..=Slot(slot), IterateOptions::default(), |_| ControlFlow::Continue(()));
-    assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
+    assert!(
+        matches!(replayed, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+        "{replayed:?}"
+    );
 }
 
 /// Both ways to mark slots as committed.
@@ -99,7 +114,13 @@ fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
     is_read_only(&s.log);
     let guard = s.log.pin();
     let reported = s.log.read(Slot(0), &guard).map(|entry| entry.value().to_vec());
-    assert!(matches!(reported, Err(Error::CorruptedEntry { slot: Slot(0), .. })), "{reported:?}");
+    assert!(
+        matches!(
+            reported,
+            Err(ReadError::Storage(StorageError::CorruptedEntry { slot: Slot(0), .. }))
+        ),
+        "{reported:?}"
+    );
     assert_eq!(s.committed(1), b"accepted after the gap");
     is_inspected(&s);
 }
@@ -179,7 +200,10 @@ fn iterated(log: &ConsensusLog, include_uncommitted: bool) -> (Vec<u64>, Vec<u64
     let mut options = IterateOptions::default();
     options.include_uncommitted = include_uncommitted;
     let stops = log.iterate(.., options, |_| ControlFlow::Continue(()));
-    assert!(matches!(stops, Err(Error::CorruptedEntry { .. })), "{stops:?}");
+    assert!(
+        matches!(stops, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+        "{stops:?}"
+    );
     options.skip_errors = true;
     let mut visited = Vec::new();
     let done = log
@@ -226,7 +250,10 @@ fn iteration_reports_each_lost_slot() {
         let guard = s.log.pin();
         for slot in gone.clone() {
             let read = s.log.read(Slot(slot), &guard);
-            assert!(matches!(read, Err(Error::CorruptedEntry { .. })), "slot {slot}: {read:?}");
+            assert!(
+                matches!(read, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+                "slot {slot}: {read:?}"
+            );
         }
         let gone: Vec<u64> = gone.collect();
         let committed = (gone.len() as u64..15).collect::<Vec<_>>();
@@ -245,7 +272,10 @@ fn iteration_reports_each_lost_slot() {
             s.log.iterate(Slot(3).., IterateOptions::default(), each),
             s.log.iterate(Slot(1)..=Slot(2), IterateOptions::default(), each),
         ] {
-            assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
+            assert!(
+                matches!(replayed, Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))),
+                "{replayed:?}"
+            );
         }
         let whole = s.log.iterate(Slot(5)..=Slot(8), IterateOptions::default(), each);
         assert_eq!(whole.is_ok(), lost == 4, "{whole:?}");

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_consensus::{
-    COPY_COMPONENT, ConsensusLog, Error, LogGuard, LogManager, LogManagerBuilder, Mode, Reclaimed,
-    Slot, UNFINISHED_BACKUP, backup_log, logs_on,
+    BackupError, COPY_COMPONENT, ConsensusLog, LogGuard, LogManager, LogManagerBuilder, Mode,
+    OpenError, Reclaimed, Slot, SnapshotError, StorageError, UNFINISHED_BACKUP, backup_log,
+    logs_on,
 };
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
@@ -51,7 +52,7 @@ fn filled(disk: &SimDisk) -> Managed {
 }
 
 /// The copy, opened as a manager of its own.
-fn copy_of(disk: &SimDisk) -> Result<(LogManager, Engine), Error> {
+fn copy_of(disk: &SimDisk) -> Result<(LogManager, Engine), OpenError> {
     opened(disk, |builder| builder)
 }
 
@@ -63,7 +64,7 @@ fn renumbered(disk: &SimDisk) -> (LogManager, Engine) {
 fn opened(
     disk: &SimDisk,
     change: impl FnOnce(LogManagerBuilder) -> LogManagerBuilder,
-) -> Result<(LogManager, Engine), Error> {
+) -> Result<(LogManager, Engine), OpenError> {
     let (options, engine) = options(disk);
     let opened = change(LogManager::builder(COPY).options(options).must_exist(true)).open();
     match opened {
@@ -109,7 +110,7 @@ fn a_backup_has_every_log_and_its_snapshots() {
     assert!(done.records > 3 * SLOTS, "{done:?}");
     check(&managed.manager);
     let refused = managed.manager.backup(COPY);
-    assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(BackupError::NotEmpty { .. })), "{refused:?}");
     // The label is there before the first opening: a lost registry is made again from them.
     for log in logs_on(Arc::new(managed.disk.clone()), COPY).unwrap().unwrap() {
         let options = ReadOptions::on(Arc::new(managed.disk.clone()));
@@ -127,7 +128,10 @@ fn a_backup_has_every_log_and_its_snapshots() {
     accept(&copy.get(key(1)).unwrap(), SLOTS).unwrap();
     copy.close_all().unwrap();
     managed.manager.close_all().unwrap();
-    assert!(matches!(managed.manager.backup("/other"), Err(Error::Closed)));
+    assert!(matches!(
+        managed.manager.backup("/other"),
+        Err(BackupError::Storage(StorageError::Closed))
+    ));
     engine.stop();
 }
 
@@ -167,7 +171,8 @@ fn a_corrupt_snapshot_is_not_copied() {
     }
     let done = managed.manager.backup(COPY).unwrap();
     assert_eq!(done.snapshots, 1);
-    let [(found, Error::CorruptedSnapshot { slot: Slot(AT), .. })] = &done.skipped[..] else {
+    let [(found, SnapshotError::CorruptedSnapshot { slot: Slot(AT), .. })] = &done.skipped[..]
+    else {
         panic!("{:?}", done.skipped);
     };
     assert_eq!(*found, key(0));
@@ -186,7 +191,10 @@ fn a_backup_that_fails_leaves_no_files() {
     for room in [0, 300 << 10, 900 << 10] {
         managed.disk.set_capacity(Some(used + room));
         let refused = managed.manager.backup(COPY);
-        assert!(matches!(&refused, Err(Error::Log(cause)) if cause.is_no_space()), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(BackupError::Storage(StorageError::Log(cause))) if cause.is_no_space()),
+            "{refused:?}"
+        );
         managed.disk.set_capacity(None);
         assert_eq!(managed.disk.used(), used, "{room}");
         assert!(copy_of(&managed.disk).is_err());
@@ -230,8 +238,8 @@ fn a_cut_at_any_call_leaves_a_whole_copy_or_none() {
             Err(error) => {
                 assert!(!done, "cut {cut}: it was durable: {error}");
                 let listed = logs_on(Arc::new(disk.clone()), COPY);
-                let is_named = matches!(error, Error::UnfinishedBackup { .. });
-                assert_eq!(is_named, matches!(listed, Err(Error::UnfinishedBackup { .. })));
+                let is_named = matches!(error, OpenError::UnfinishedBackup { .. });
+                assert_eq!(is_named, matches!(listed, Err(OpenError::UnfinishedBackup { .. })));
                 unfinished += u32::from(is_named);
             }
         }
@@ -382,7 +390,7 @@ fn a_single_log_is_copied() {
     assert_eq!((beside.logs, beside.records > 0), (1, true));
     assert!(closed.records >= beside.records);
     let refused = backup_log(name, "/closed", &options);
-    assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(BackupError::NotEmpty { .. })), "{refused:?}");
     let [first, second] = ["/beside", "/closed"]
         .map(|dir| esker_consensus::inspect_on(Arc::clone(&options.log.disk), dir).unwrap());
     assert_eq!((first.frontier, first.totals), (second.frontier, second.totals));
@@ -431,7 +439,7 @@ fn a_backup_that_comes_second_removes_nothing() {
         let manager = LogManager::builder(DIR).options(options).max_open(2).open().unwrap();
         let refused = manager.backup(COPY);
         assert!(is_moved.load(SeqCst));
-        assert!(matches!(&refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+        assert!(matches!(&refused, Err(BackupError::NotEmpty { .. })), "{refused:?}");
         manager.close_all().unwrap();
         engine.stop();
         match copy_of(&disk) {
@@ -439,7 +447,7 @@ fn a_backup_that_comes_second_removes_nothing() {
                 check(&copy);
                 engine.stop();
             }
-            Err(Error::UnfinishedBackup { .. }) if interrupted => {}
+            Err(OpenError::UnfinishedBackup { .. }) if interrupted => {}
             found => panic!("{interrupted} {:?}", found.map(drop)),
         }
     }
@@ -494,7 +502,7 @@ fn two_backups_at_once_share_no_directory() {
         let begins = call.op == Op::CreateDir && call.path.ends_with("copy/registry");
         if let Some(second) = begins.then(|| taken.lock().unwrap().take()).flatten() {
             let done = second.backup(COPY);
-            seen.store(matches!(done, Err(Error::NotEmpty { .. })), SeqCst);
+            seen.store(matches!(done, Err(BackupError::NotEmpty { .. })), SeqCst);
             second.close_all().unwrap();
         }
         Ok(())
@@ -523,7 +531,10 @@ fn a_snapshot_that_cannot_be_opened_fails_the_backup() {
     let managed = filled(&SimDisk::new(1));
     managed.disk.inject(Fault::on(Op::Open, Effect::Io).path("snapshot-").nth(1));
     let refused = managed.manager.backup(COPY);
-    assert!(matches!(&refused, Err(Error::Log(esker_log::Error::Io(_)))), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(BackupError::Storage(StorageError::Log(esker_log::Error::Io(_))))),
+        "{refused:?}"
+    );
     managed.disk.clear_faults();
     assert_eq!(managed.manager.backup(COPY).unwrap().snapshots, 2);
 }
@@ -604,7 +615,7 @@ fn a_backup_refuses_a_directory_that_filled_meanwhile() {
             manager.backup(COPY).map(drop)
         };
         assert!(is_moved.load(SeqCst));
-        let is_used = matches!(&refused, Err(Error::NotEmpty { .. }));
+        let is_used = matches!(&refused, Err(BackupError::NotEmpty { .. }));
         assert!(is_used, "{first:?} {second:?}: {refused:?}");
         // Nothing was removed; the tail of an interrupted copy was recovered.
         let after = disk.files(Path::new(COPY)).unwrap();
@@ -648,7 +659,13 @@ fn a_copy_of_one_log_is_whole_or_is_refused() {
     let mut hooked = options.clone();
     hooked.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
     let refused = backup_log("/one", "/copy", &hooked);
-    assert!(matches!(&refused, Err(Error::Log(esker_log::Error::Trimmed(_)))), "{refused:?}");
+    assert!(
+        matches!(
+            &refused,
+            Err(BackupError::Storage(StorageError::Log(esker_log::Error::Trimmed(_))))
+        ),
+        "{refused:?}"
+    );
     assert_eq!(disk.files(Path::new("/copy")).unwrap_or_default(), [""; 0]);
     let done = backup_log("/one", "/copy", &hooked).unwrap();
     assert_eq!(done.logs, 1);
@@ -657,7 +674,7 @@ fn a_copy_of_one_log_is_whole_or_is_refused() {
     assert_eq!(copy.frontier(), Some(Slot(299)));
     copy.close().unwrap();
     let refused = backup_log("/one", "/copy", &hooked);
-    assert!(matches!(&refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    assert!(matches!(&refused, Err(BackupError::NotEmpty { .. })), "{refused:?}");
     engine.stop();
 }
 

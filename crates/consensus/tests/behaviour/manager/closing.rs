@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use esker_consensus::{ConsensusLog, Error, LogManager};
+use esker_consensus::{ConsensusLog, LogManager, ManagerError, OpenError, StorageError};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_log::InvalidOption;
 
 use crate::manager::{DIR, accept, commit, key, manager, on_real_disk, open, options, try_open};
 
@@ -21,21 +22,21 @@ fn closing_waits_for_references_and_names_those_that_are_left() {
     }
     let leaked = [manager.get("leaked\n").unwrap(), manager.get("leaked\n").unwrap()];
     let error = manager.close_all_timeout(Duration::from_millis(50)).unwrap_err();
-    let Error::LeakedReferences { logs } = &error else { panic!("{error:?}") };
+    let ManagerError::LeakedReferences { logs } = &error else { panic!("{error:?}") };
     assert_eq!(logs.iter().collect::<Vec<_>>(), [(&b"leaked\n".to_vec(), &2)]);
     assert_eq!(error.to_string(), "timeout waiting for references: 2 to \"leaked\\n\"");
     // It was not closed by force.
     accept(&leaked[0], 0).unwrap();
-    assert!(matches!(manager.get("a"), Err(Error::Closed)));
+    assert!(matches!(manager.get("a"), Err(OpenError::Storage(StorageError::Closed))));
     assert!(manager.get_if_open("leaked\n").is_none());
-    assert!(matches!(manager.close("a"), Err(Error::Closed)));
-    assert!(matches!(manager.remove("a"), Err(Error::Closed)));
-    assert!(matches!(manager.close_all(), Err(Error::Closed)));
-    assert!(matches!(manager.keys(), Err(Error::RegistryClosed)));
-    assert!(matches!(manager.has("a"), Err(Error::RegistryClosed)));
-    assert!(matches!(manager.glob("*"), Err(Error::RegistryClosed)));
-    assert!(matches!(manager.stats(), Err(Error::RegistryClosed)));
-    assert!(matches!(manager.compact_registry(), Err(Error::RegistryClosed)));
+    assert!(matches!(manager.close("a"), Err(ManagerError::Storage(StorageError::Closed))));
+    assert!(matches!(manager.remove("a"), Err(ManagerError::Storage(StorageError::Closed))));
+    assert!(matches!(manager.close_all(), Err(ManagerError::Storage(StorageError::Closed))));
+    assert!(matches!(manager.keys(), Err(StorageError::Closed)));
+    assert!(matches!(manager.has("a"), Err(StorageError::Closed)));
+    assert!(matches!(manager.glob("*"), Err(StorageError::Closed)));
+    assert!(matches!(manager.stats(), Err(StorageError::Closed)));
+    assert!(matches!(manager.compact_registry(), Err(StorageError::Closed)));
     drop(leaked);
     let next = open(&managed.disk, 10);
     commit(&next.manager.get("leaked\n").unwrap(), 0).unwrap();
@@ -67,12 +68,12 @@ fn a_log_that_is_opened_while_the_manager_closes_is_refused() {
         let opening = scope.spawn(|| manager.get("abc").map(drop));
         assert!(gate.wait_for(1, LONG));
         let closing = scope.spawn(|| manager.close_all_timeout(LONG));
-        while !matches!(manager.close("other"), Err(Error::Closed)) {
+        while !matches!(manager.close("other"), Err(ManagerError::Storage(StorageError::Closed))) {
             std::thread::yield_now();
         }
         gate.open();
         let refused = opening.join().unwrap();
-        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        assert!(matches!(refused, Err(OpenError::Storage(StorageError::Closed))), "{refused:?}");
         closing.join().unwrap().unwrap();
     });
     // It was closed, and the key has its log.
@@ -88,7 +89,7 @@ fn the_deadline_is_one_for_all() {
     let held: Vec<_> = (0..8).map(|number| managed.manager.get(key(number)).unwrap()).collect();
     let begun = Instant::now();
     let error = managed.manager.close_all_timeout(Duration::from_millis(300)).unwrap_err();
-    assert!(matches!(error, Error::LeakedReferences { logs } if logs.len() == 8));
+    assert!(matches!(error, ManagerError::LeakedReferences { logs } if logs.len() == 8));
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     drop(held);
 }
@@ -100,7 +101,9 @@ fn a_directory_has_one_manager() {
     let managed = manager(10);
     accept(&managed.manager.get("a").unwrap(), 0).unwrap();
     let second = try_open(&managed.disk, 10);
-    let locked = |error: &Error| matches!(error, Error::Log(esker_log::Error::Locked { .. }));
+    let locked = |error: &OpenError| {
+        matches!(error, OpenError::Storage(StorageError::Log(esker_log::Error::Locked { .. })))
+    };
     assert!(second.is_err_and(|error| locked(&error)));
     managed.manager.close_all().unwrap();
 
@@ -108,7 +111,13 @@ fn a_directory_has_one_manager() {
     let (options, engine) = options(&disk);
     ConsensusLog::builder(DIR).options(options.clone()).open().unwrap().close().unwrap();
     let refused = LogManager::builder(DIR).options(options.clone()).open();
-    assert!(matches!(refused, Err(Error::Log(esker_log::Error::NotALog { .. }))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(OpenError::Storage(StorageError::Log(esker_log::Error::NotALog { .. })))
+        ),
+        "{refused:?}"
+    );
     let refused = LogManager::builder("/none").options(options).must_exist(true).open();
     assert!(refused.is_err());
     assert!(disk.files("/none".as_ref()).is_err());
@@ -127,5 +136,8 @@ fn a_directory_has_one_manager() {
     commit(&manager.get("b").unwrap(), 0).unwrap();
     manager.close_all().unwrap();
     let none = LogManager::builder(place.path()).max_open(0).open();
-    assert!(matches!(none, Err(Error::InvalidOption { option: "max_open", .. })));
+    assert!(matches!(
+        none,
+        Err(OpenError::InvalidOption(InvalidOption { option: "max_open", .. }))
+    ));
 }

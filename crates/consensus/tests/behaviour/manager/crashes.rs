@@ -103,7 +103,8 @@ fn a_cut_at_any_call_loses_no_key_and_no_vote() {
         let mut model = Model::default();
         let how = |shift: u64| all[((cut >> shift) % 4) as usize];
         disk.cut_power_at(CutPoint::During(disk.operations() + cut), how(0));
-        let outcome = try_open(&disk, 2).and_then(|managed| program(&managed.manager, &mut model));
+        let managed = try_open(&disk, 2).map_err(Error::from);
+        let outcome = managed.and_then(|managed| program(&managed.manager, &mut model));
         if outcome.is_ok() && disk.is_on() {
             calls = cut;
             break;

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker_consensus::{Error, LogState, Slot, logs_on};
+use esker_consensus::{
+    BackupError, Error, LogState, ManagerError, OpenError, Slot, StorageError, logs_on,
+};
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_testkit::{Call, HookedDisk};
@@ -42,8 +44,10 @@ fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
         let before = disk.files(&Path::new(DIR).join(DEF)).unwrap();
         let managed = open(&disk, 4);
         for _ in 0..2 {
-            let refused =
-                [managed.manager.get("def").map(drop), managed.manager.remove("def").map(drop)];
+            let refused = [
+                managed.manager.get("def").map(drop).map_err(Error::from),
+                managed.manager.remove("def").map(drop).map_err(Error::from),
+            ];
             for refused in refused {
                 assert!(
                     matches!(&refused, Err(Error::WrongLabel { found, .. }) if found == b"abc"),
@@ -54,8 +58,12 @@ fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
         let copied = managed.manager.backup("/copy").map(drop);
         // That of "abc" comes first, and is missing or the other one.
         let is_named = match &copied {
-            Err(Error::WrongLabel { found, .. }) => exchanged && found == b"def",
-            Err(Error::MissingLog { key, .. }) => !exchanged && key == b"abc",
+            Err(BackupError::Open(OpenError::WrongLabel { found, .. })) => {
+                exchanged && found == b"def"
+            }
+            Err(BackupError::Open(OpenError::MissingLog { key, .. })) => {
+                !exchanged && key == b"abc"
+            }
             _ => false,
         };
         assert!(is_named, "{copied:?}");
@@ -63,7 +71,7 @@ fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
         let listed = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
         let of_def = listed.iter().find(|log| log.key == b"def").unwrap();
         assert_eq!(of_def.state, LogState::Another { label: b"abc".to_vec() });
-        assert!(matches!(of_def.check(), Err(Error::WrongLabel { .. })));
+        assert!(matches!(of_def.check(), Err(OpenError::WrongLabel { .. })));
         assert!(!managed.manager.has(key).unwrap() || exchanged);
     }
 }
@@ -106,7 +114,7 @@ fn logs_in_each_others_place_are_named_without_a_registry() {
         let managed = open(&disk, 4);
         let refused = managed.manager.get("abc").map(drop);
         assert!(
-            matches!(refused, Err(Error::MissingLog { .. } | Error::WrongLabel { .. })),
+            matches!(refused, Err(OpenError::MissingLog { .. } | OpenError::WrongLabel { .. })),
             "{refused:?}"
         );
         assert_eq!(managed.manager.get("").unwrap().last_slot().map(|slot| slot.0), Some(3));
@@ -136,7 +144,7 @@ fn a_removal_is_not_completed_on_the_log_of_another_key() {
     for _ in 0..2 {
         let managed = open(&disk, 4);
         let refused = managed.manager.get("abc").map(drop);
-        assert!(matches!(&refused, Err(Error::WrongLabel { .. })), "{refused:?}");
+        assert!(matches!(&refused, Err(OpenError::WrongLabel { .. })), "{refused:?}");
         managed.manager.close_all().unwrap();
     }
     dir.rename(ABC, DEF).unwrap();
@@ -259,7 +267,7 @@ fn a_manager_that_is_being_created_is_not_corrupt() {
     let disk = SimDisk::new(1);
     disk.create_dir(Path::new(DIR)).unwrap().create_dir("registry").unwrap();
     let error = logs_on(Arc::new(disk), DIR).unwrap_err();
-    assert!(matches!(error, Error::CorruptedRegistry { .. }), "{error}");
+    assert!(matches!(error, OpenError::CorruptedRegistry { .. }), "{error}");
 }
 
 /// Bug: its accepts were acknowledged, and the next use of the key removed them: the removal that
@@ -269,12 +277,15 @@ fn a_log_that_a_guard_has_open_is_not_removed() {
     let first = manager(4);
     let guard = first.manager.get("abc").unwrap();
     let leaked = first.manager.close_all_timeout(Duration::ZERO);
-    assert!(matches!(leaked, Err(Error::LeakedReferences { .. })), "{leaked:?}");
+    assert!(matches!(leaked, Err(ManagerError::LeakedReferences { .. })), "{leaked:?}");
     let second = open(&first.disk, 4);
     for _ in 0..2 {
         let refused = second.manager.remove("abc");
         assert!(
-            matches!(&refused, Err(Error::Log(esker_log::Error::Locked { .. }))),
+            matches!(
+                &refused,
+                Err(ManagerError::Storage(StorageError::Log(esker_log::Error::Locked { .. })))
+            ),
             "{refused:?}"
         );
         assert!(second.manager.has("abc").unwrap());
@@ -297,7 +308,7 @@ fn a_lock_that_is_released_late_is_awaited() {
     let first = manager(4);
     let guard = first.manager.get("abc").unwrap();
     let leaked = first.manager.close_all_timeout(Duration::ZERO);
-    assert!(matches!(leaked, Err(Error::LeakedReferences { .. })), "{leaked:?}");
+    assert!(matches!(leaked, Err(ManagerError::LeakedReferences { .. })), "{leaked:?}");
     let second = open(&first.disk, 4);
     let release = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(30));

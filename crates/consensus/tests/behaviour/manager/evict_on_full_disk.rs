@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{Ballot, Error, LogManager, Mode, Slot, logs_on};
+use esker_consensus::{Ballot, Error, LogManager, ManagerError, Mode, Slot, StorageError, logs_on};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{HIGHER, LOW};
@@ -26,9 +26,9 @@ fn every_log_frees_space_in_one_reserve() {
     let write = |number: u64, slot: u64| {
         let log = manager.get(key(number))?;
         let value = [value_of(log.key(), slot), vec![7; 4000]].concat();
-        log.learn(Slot(slot), LOW, &value)?.blocking_wait()
+        Ok::<_, Error>(log.learn(Slot(slot), LOW, &value)?.blocking_wait()?)
     };
-    let is_full = |error: &Error| matches!(error, Error::Log(cause) if cause.is_no_space());
+    let is_full = |error: &Error| matches!(error, Error::Storage(StorageError::Log(cause)) if cause.is_no_space());
     let mut ends = [0; LOGS as usize];
     let mut refused = 0;
     while refused < LOGS {
@@ -92,7 +92,10 @@ fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
         disk.set_capacity(Some(disk.used()));
         let mut free = Slot(0);
         for size in [60_000, 1] {
-            let learn = |slot| log.learn(slot, LOW, &vec![7; size])?.blocking_wait();
+            let learn = |slot| {
+                let ticket = log.learn(slot, LOW, &vec![7; size])?;
+                Ok::<_, Error>(ticket.blocking_wait()?)
+            };
             while learn(free).is_ok() {
                 free.0 += 1;
             }
@@ -126,13 +129,19 @@ fn a_removal_that_cannot_be_announced_loses_nothing() {
     // Not even in what is allocated already.
     disk.set_capacity(Some(disk.used()));
     for size in [60_000, 1] {
-        let learn = |slot| log.learn(slot, LOW, &vec![7; size])?.blocking_wait();
+        let learn = |slot| {
+            let ticket = log.learn(slot, LOW, &vec![7; size])?;
+            Ok::<_, Error>(ticket.blocking_wait()?)
+        };
         (100..).find(|slot| learn(Slot(size as u64 + *slot)).is_err());
     }
     drop(log);
     (0..300).for_each(|number| drop(manager.get(key(number))));
     let refused = manager.remove("a");
-    assert!(matches!(&refused, Err(Error::Log(error)) if error.is_no_space()), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(ManagerError::Storage(StorageError::Log(error))) if error.is_no_space()),
+        "{refused:?}"
+    );
     let log = manager.get("a").unwrap();
     assert_eq!(log.read(Slot(3), &log.pin()).unwrap().value(), b"vote");
     assert_eq!(log.promised(), Some(HIGHER));

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{Error, LogState, logs_on};
+use esker_consensus::{BackupError, LogState, ManagerError, OpenError, StorageError, logs_on};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 
@@ -44,7 +44,7 @@ fn keys_are_listed_counted_matched_and_removed() {
     assert!(!managed.manager.remove("users/eu").unwrap());
     assert!(!managed.manager.remove("invoices").unwrap());
     let held = managed.manager.get("users").unwrap();
-    assert!(matches!(managed.manager.remove("users"), Err(Error::InUse { references: 1 })));
+    assert!(matches!(managed.manager.remove("users"), Err(ManagerError::InUse { references: 1 })));
     drop(held);
     assert!(managed.manager.remove("users").unwrap());
     managed.disk.kill();
@@ -129,9 +129,9 @@ fn a_damaged_registry_is_refused_and_made_again_from_the_logs() {
     assert_eq!(open(&disk, 4).manager.keys().unwrap(), names);
 }
 
-fn assert_refused(refused: &Error) {
+fn assert_refused(refused: &OpenError) {
     match refused {
-        Error::CorruptedRegistry { dir, .. } => {
+        OpenError::CorruptedRegistry { dir, .. } => {
             assert_eq!(*dir, Path::new(DIR).join("registry"));
             assert!(refused.to_string().contains("move /logs/registry to"), "{refused}");
         }
@@ -166,14 +166,17 @@ fn a_log_whose_directory_was_removed_is_missing() {
             }
             for _ in 0..2 {
                 match managed.manager.get("abc") {
-                    Err(Error::MissingLog { key, dir }) => {
+                    Err(OpenError::MissingLog { key, dir }) => {
                         assert_eq!((&*key, dir), (&b"abc"[..], dir_of_abc()));
                     }
                     other => panic!("{other:?}"),
                 }
             }
             let refused = managed.manager.backup("/copy");
-            assert!(matches!(&refused, Err(Error::MissingLog { .. })), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(BackupError::Open(OpenError::MissingLog { .. }))),
+                "{refused:?}"
+            );
             // It is listed, and other keys are not affected.
             assert_eq!(keys(&managed), ["abc", "def"]);
             let found = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
@@ -223,7 +226,7 @@ fn a_log_of_another_key_is_refused() {
     let managed = open(&disk, 4);
     let refused = managed.manager.get("def");
     assert!(
-        matches!(&refused, Err(Error::WrongLabel { found, expected }) if found == b"abc" && expected == b"def"),
+        matches!(&refused, Err(OpenError::WrongLabel { found, expected }) if found == b"abc" && expected == b"def"),
         "{refused:?}"
     );
     assert_eq!(managed.manager.stats().unwrap().open_logs, 0);
@@ -242,7 +245,9 @@ fn a_log_whose_label_is_corrupt_is_refused_until_the_file_is_removed() {
     let corrupt = disk.contents(&note).unwrap();
     for _ in 0..2 {
         match managed.manager.get("abc") {
-            Err(Error::Log(esker_log::Error::Corrupted(what))) => assert_eq!(what.file, note),
+            Err(OpenError::Storage(StorageError::Log(esker_log::Error::Corrupted(what)))) => {
+                assert_eq!(what.file, note);
+            }
             other => panic!("{other:?}"),
         }
         assert!(disk.contents(&note).unwrap() == corrupt);

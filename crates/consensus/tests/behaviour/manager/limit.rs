@@ -1,7 +1,7 @@
 //! References and the limit of open logs.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_consensus::{Error, LogManager, Mode, Slot};
+use esker_consensus::{AcceptError, LogManager, ManagerError, Mode, OpenError, Slot, StorageError};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{LOW, MODES};
@@ -113,18 +113,24 @@ fn a_log_that_a_caller_closed_is_opened_again() {
     let first = managed.manager.get("a").unwrap();
     accept(&first, 0).unwrap();
     first.close().unwrap();
-    assert!(matches!(accept(&managed.manager.get("a").unwrap(), 1), Err(Error::Closed)));
+    assert!(matches!(
+        accept(&managed.manager.get("a").unwrap(), 1),
+        Err(AcceptError::Storage(StorageError::Closed))
+    ));
     drop(first);
     let again = managed.manager.get("a").unwrap();
     commit(&again, 0).unwrap();
     assert_eq!(managed.manager.stats().unwrap().open_logs, 1);
-    assert!(matches!(managed.manager.close("a"), Err(Error::InUse { references: 1 })));
+    assert!(matches!(managed.manager.close("a"), Err(ManagerError::InUse { references: 1 })));
     let outlives = (*again).clone();
     drop(again);
     assert!(managed.manager.close("a").unwrap());
     assert!(!managed.manager.close("a").unwrap());
     // A handle is no reference.
-    assert!(matches!(outlives.accept(Slot(7), LOW, b"x"), Err(Error::Closed)));
+    assert!(matches!(
+        outlives.accept(Slot(7), LOW, b"x"),
+        Err(AcceptError::Storage(StorageError::Closed))
+    ));
 }
 
 /// Any bytes are a key, and each has a log of its own.
@@ -154,7 +160,7 @@ fn any_bytes_are_a_key() {
     }
     assert_eq!(managed.manager.key_count().unwrap(), keys.len());
     let refused = managed.manager.get([0; 4097]);
-    assert!(matches!(refused, Err(Error::EntryTooLarge { size: 4097, limit: 4096 })));
+    assert!(matches!(refused, Err(OpenError::EntryTooLarge { size: 4097, limit: 4096 })));
     assert_eq!(managed.manager.stats().unwrap().open_logs, 3);
 }
 

@@ -18,7 +18,9 @@ mod stress;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_consensus::{LogGuard, LogManager, Mode, Options, Result, Slot};
+use esker_consensus::{
+    AcceptError, CommitError, LogGuard, LogManager, Mode, OpenError, Options, Slot,
+};
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 
@@ -48,7 +50,7 @@ fn options(disk: &SimDisk) -> (Options, esker_log::Engine) {
     (options, engine)
 }
 
-fn try_open(disk: &SimDisk, max_open: usize) -> Result<Managed> {
+fn try_open(disk: &SimDisk, max_open: usize) -> Result<Managed, OpenError> {
     let (options, engine) = options(disk);
     let opened = LogManager::builder(DIR).options(options).max_open(max_open).open();
     match opened {
@@ -79,12 +81,12 @@ fn on_real_disk(dir: &std::path::Path, max_open: usize) -> LogManager {
 }
 
 /// Accepts the value of a slot, which belongs to the key, too.
-fn accept(log: &LogGuard, slot: u64) -> Result<()> {
-    log.accept(Slot(slot), LOW, &value_of(log.key(), slot))?.blocking_wait()
+fn accept(log: &LogGuard, slot: u64) -> Result<(), AcceptError> {
+    Ok(log.accept(Slot(slot), LOW, &value_of(log.key(), slot))?.blocking_wait()?)
 }
 
-fn commit(log: &LogGuard, slot: u64) -> Result<()> {
-    log.commit(Slot(slot), LOW)?.blocking_wait()
+fn commit(log: &LogGuard, slot: u64) -> Result<(), CommitError> {
+    Ok(log.commit(Slot(slot), LOW)?.blocking_wait()?)
 }
 
 fn value_of(key: &[u8], slot: u64) -> Vec<u8> {

@@ -4,8 +4,8 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use esker_consensus::{
-    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Options, RestoreSummary, Slot,
-    SnapshotBounds,
+    AcceptError, Ballot, ConsensusLog, CreateSnapshotError, IterateOptions, LogManager, Mode,
+    Options, ReadError, RestoreSummary, Slot, SnapshotBounds, SnapshotError,
 };
 use esker_disk::sim::SimDisk;
 
@@ -27,9 +27,9 @@ fn learn(log: &ConsensusLog, slots: impl IntoIterator<Item = u64>) {
     }
 }
 
-fn restore(log: &ConsensusLog) -> Result<(Vec<u8>, RestoreSummary), Error> {
+fn restore(log: &ConsensusLog) -> Result<(Vec<u8>, RestoreSummary), SnapshotError> {
     let (mut state, mut later) = (Vec::new(), Vec::new());
-    let restored = log.snapshots().restore::<Error>(
+    let restored = log.snapshots().restore::<SnapshotError>(
         |snapshot| {
             snapshot.read_to_end(&mut state).unwrap();
             Ok(())
@@ -50,7 +50,10 @@ fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
     for table in ["users", "orders"] {
         let log = get(table);
         log.accept(Slot(0), LOW, &value(0)).unwrap().blocking_wait().unwrap();
-        assert!(matches!(log.read_committed(Slot(0), &log.pin()), Err(Error::NotCommitted { .. })));
+        assert!(matches!(
+            log.read_committed(Slot(0), &log.pin()),
+            Err(ReadError::NotCommitted { .. })
+        ));
         log.commit(Slot(0), LOW).unwrap().blocking_wait().unwrap();
         assert_eq!(log.read_committed(Slot(0), &log.pin()).unwrap().value(), value(0));
         learn(&log, 1..10);
@@ -120,7 +123,7 @@ fn a_state_is_rebuilt_from_nothing_and_in_steps() {
     // A snapshot at the highest committed slot takes every slot below it.
     let highest = log.stats().committed.unwrap().highest;
     let refused = log.snapshots().create(highest, &b""[..]).unwrap_err();
-    assert!(matches!(refused, Error::Gap { slot: Slot(2) }), "{refused}");
+    assert!(matches!(refused, CreateSnapshotError::Gap { slot: Slot(2) }), "{refused}");
     learn(log, [2]);
     assert_eq!((apply_new(log, &mut state, &mut next), next), (3, Slot(5)));
     assert_eq!(state, state_of(5));
@@ -148,7 +151,7 @@ fn gaps_are_passed_over_in_order_and_truncated_slots_are_not() {
         .unwrap()
         .blocking_wait()
         .unwrap();
-    assert!(matches!(applied(5), Err(Error::Truncated { floor: Slot(5) })));
+    assert!(matches!(applied(5), Err(ReadError::Truncated { floor: Slot(5) })));
     assert_eq!(applied(6).unwrap(), [7, 9]);
 }
 
@@ -187,7 +190,7 @@ fn a_leader_streams_a_range_and_a_learner_fetches_what_it_lacks() {
     for (slot, ballot, value) in messages.iter().flatten() {
         if learner.log.read_committed(*slot, &learner.log.pin()).is_err() {
             let stale = learner.log.accept(*slot, *ballot, value);
-            assert!(matches!(stale, Err(Error::StaleBallot { promised: HIGHER })));
+            assert!(matches!(stale, Err(AcceptError::StaleBallot { promised: HIGHER })));
             learner.log.learn(*slot, *ballot, value).unwrap().blocking_wait().unwrap();
             fetched += 1;
         }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Slot};
+use esker_consensus::{AcceptError, ManagerError, Slot, StorageError};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 
@@ -35,7 +35,9 @@ fn after_each_failure(then: impl Fn(&Managed, u64)) {
                 assert!(removed && nth > 3, "{nth}");
                 return;
             }
-            Err(error) => assert!(matches!(error, Error::Log(_)), "{error:?}"),
+            Err(error) => {
+                assert!(matches!(error, ManagerError::Storage(StorageError::Log(_))), "{error:?}");
+            }
         }
         assert!(!managed.manager.has("abc").unwrap() && !files(&disk).is_empty());
         then(&managed, nth);
@@ -74,7 +76,12 @@ fn no_file_is_removed_after_an_announcement_that_may_be_lost() {
     let before = files(&disk);
     disk.inject(Fault::on(Op::Write, Effect::Io).path("/registry/").nth(1));
     for _ in 0..2 {
-        assert!(managed.manager.remove("abc").is_err_and(|error| matches!(error, Error::Log(_))));
+        assert!(
+            managed
+                .manager
+                .remove("abc")
+                .is_err_and(|error| matches!(error, ManagerError::Storage(StorageError::Log(_))))
+        );
         assert!(managed.manager.get("abc").is_err());
         assert_eq!(files(&disk), before);
     }
@@ -89,11 +96,17 @@ fn a_log_that_does_not_say_what_it_is_is_refused_and_stays() {
     let note = dir_of_abc().join("note");
     disk.flip_bit(&note, 30 * 8).unwrap();
     let refused = managed.manager.remove("abc");
-    let is_corrupt = matches!(refused, Err(Error::Log(esker_log::Error::Corrupted(_))));
+    let is_corrupt = matches!(
+        refused,
+        Err(ManagerError::Storage(StorageError::Log(esker_log::Error::Corrupted(_))))
+    );
     assert!(is_corrupt, "{refused:?}");
     disk.remove(&note).unwrap();
     let refused = managed.manager.remove("abc");
-    let is_unknown = matches!(refused, Err(Error::Log(esker_log::Error::WrongComponent { .. })));
+    let is_unknown = matches!(
+        refused,
+        Err(ManagerError::Storage(StorageError::Log(esker_log::Error::WrongComponent { .. })))
+    );
     assert!(is_unknown, "{refused:?}");
     // With its vote, and with app metadata again.
     commit(&managed.manager.get("abc").unwrap(), 0).unwrap();
@@ -108,12 +121,18 @@ fn a_log_with_quarantined_records_is_not_removed() {
     managed.manager.close("abc").unwrap();
     disk.process().create_dir(&dir_of_abc().join("quarantine")).unwrap();
     let before = files(&disk);
-    assert!(matches!(managed.manager.remove("abc"), Err(Error::ReadOnly { .. })));
+    assert!(matches!(
+        managed.manager.remove("abc"),
+        Err(ManagerError::Storage(StorageError::ReadOnly { .. }))
+    ));
     assert_eq!(files(&disk), before);
     assert!(managed.manager.has("abc").unwrap());
     let log = managed.manager.get("abc").unwrap();
     assert_eq!(log.last_slot(), Some(Slot(0)));
-    assert!(matches!(log.accept(Slot(1), LOW, b"x"), Err(Error::ReadOnly { .. })));
+    assert!(matches!(
+        log.accept(Slot(1), LOW, b"x"),
+        Err(AcceptError::Storage(StorageError::ReadOnly { .. }))
+    ));
 }
 
 /// The operator decides about foreign files in its directory.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use esker_consensus::{Error, LogManager, ReadOnlyReason, Result, logs_on};
+use esker_consensus::{Error, LogManager, OpenError, ReadOnlyReason, StorageError, logs_on};
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
@@ -25,15 +25,15 @@ fn copied(disk: &SimDisk) {
     managed.manager.close_all().unwrap();
 }
 
-fn open_copy(disk: &SimDisk, renumber: bool) -> (Result<LogManager>, Engine) {
+fn open_copy(disk: &SimDisk, renumber: bool) -> (Result<LogManager, OpenError>, Engine) {
     let (options, engine) = options(disk);
     let builder = LogManager::builder(COPY).options(options).must_exist(true);
     (if renumber { builder.renumber() } else { builder }.open(), engine)
 }
 
-fn is_copied<T: std::fmt::Debug>(result: Result<T>) {
-    match result {
-        Err(Error::ReadOnly { reason: ReadOnlyReason::Copied }) => {}
+fn is_copied<T: std::fmt::Debug>(result: Result<T, impl Into<Error>>) {
+    match result.map_err(Into::into) {
+        Err(Error::Storage(StorageError::ReadOnly { reason: ReadOnlyReason::Copied })) => {}
         other => panic!("{other:?}"),
     }
 }
@@ -105,7 +105,7 @@ fn a_missing_log_does_not_keep_the_others_from_being_renumbered() {
     }
     let (manager, engine) = open_copy(&disk, true);
     let manager = manager.unwrap();
-    assert!(matches!(manager.get(key(2)), Err(Error::MissingLog { .. })));
+    assert!(matches!(manager.get(key(2)), Err(OpenError::MissingLog { .. })));
     accept(&manager.get(key(1)).unwrap(), 50).unwrap();
     assert!(manager.remove(key(2)).unwrap());
     engine.stop();

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Ballot, Entry, Error, LogGuard, LogManager, Slot};
+use esker_consensus::{AcceptError, Ballot, Entry, LogGuard, LogManager, PromiseError, Slot};
 use esker_testkit::{SplitMix64, number_from_env};
 
 use crate::manager::{key, on_real_disk};
@@ -139,7 +139,7 @@ impl Caller<'_> {
                     return;
                 }
                 // Another thread was first.
-                Err(Error::StaleBallot { .. }) => {}
+                Err(AcceptError::StaleBallot { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -149,7 +149,7 @@ impl Caller<'_> {
         let ballot = self.above(log);
         let promised = match log.promise(ballot, Slot(0)) {
             Ok(promise) => promise.blocking_wait().unwrap(),
-            Err(Error::StaleBallot { .. }) => return,
+            Err(PromiseError::StaleBallot { .. }) => return,
             Err(error) => panic!("{error}"),
         };
         known.promised = known.promised.max(ballot);

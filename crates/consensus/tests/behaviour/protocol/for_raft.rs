@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-use esker_consensus::{APP_STATE_LIMIT, Ballot, Error, Mode, Slot, SnapshotBounds};
+use esker_consensus::{
+    APP_STATE_LIMIT, AcceptBatchError, AcceptError, Ballot, Mode, ReadError, Slot, SnapshotBounds,
+    StorageError, TruncateError,
+};
 
 use crate::fixture::{HIGH, LOW, MODES, Setting, log, log_with, open_on, value};
 
@@ -89,7 +92,7 @@ fn the_state_of_the_application_survives_truncation() {
             (&[7; APP_STATE_LIMIT][..], Some(Slot(600)))
         );
         let refused = s.log.app_state().set(&[7; APP_STATE_LIMIT + 1]).err();
-        assert!(matches!(refused, Some(Error::EntryTooLarge { size: 1025, limit: 1024 })));
+        assert!(matches!(refused, Some(TruncateError::EntryTooLarge { size: 1025, limit: 1024 })));
         assert_eq!(s.log.app_state().get().len(), APP_STATE_LIMIT);
     }
 }
@@ -123,10 +126,10 @@ fn a_cut_from_slot_zero_empties_the_log() {
         assert_eq!(s.uncommitted(), [(0, HIGH, b"new term".to_vec())]);
         s.commit(0, HIGH);
         let refused = s.log.truncate_from(Slot(0)).err();
-        assert!(matches!(refused, Some(Error::BelowFrontier { committed: Slot(0) })));
+        assert!(matches!(refused, Some(TruncateError::BelowFrontier { committed: Slot(0) })));
         s.log.truncate_before(Slot(1)).unwrap().blocking_wait().unwrap();
         let refused = s.log.truncate_from(Slot(0)).err();
-        assert!(matches!(refused, Some(Error::Truncated { floor: Slot(0) })));
+        assert!(matches!(refused, Some(TruncateError::Truncated { floor: Slot(0) })));
         s.log.truncate_from(Slot(1)).unwrap().blocking_wait().unwrap();
     }
 }
@@ -183,7 +186,7 @@ fn entries_are_consecutive_and_bounded() {
     assert_eq!(slots(5, 40, bytes + charged(12) - 1), (5..12).collect::<Vec<_>>());
     assert!(slots(9, 9, 100).is_empty());
     s.log.truncate_before(Slot(10)).unwrap().blocking_wait().unwrap();
-    assert!(matches!(s.log.entries(Slot(9).., 1), Err(Error::Truncated { floor: Slot(9) })));
+    assert!(matches!(s.log.entries(Slot(9).., 1), Err(ReadError::Truncated { floor: Slot(9) })));
     assert_eq!(s.log.entries(.., 1).unwrap()[0].slot(), Slot(10));
     let disk = s.disk.clone();
     drop(s);
@@ -270,7 +273,10 @@ fn an_accept_waits_for_room_as_a_future() {
     assert!(also.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     s.log.close().unwrap();
     let closed = also.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(matches!(closed, Poll::Ready(Err(Error::Closed))), "{closed:?}");
+    assert!(
+        matches!(closed, Poll::Ready(Err(AcceptError::Storage(StorageError::Closed)))),
+        "{closed:?}"
+    );
 }
 
 #[test]
@@ -290,7 +296,10 @@ fn a_batch_waits_for_room_as_a_future() {
     drop(s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap());
     let mut refused = pin!(s.log.accept_batch_async(LOW, &stale));
     let refused = refused.as_mut().poll(&mut context);
-    assert!(matches!(refused, Poll::Ready(Err(Error::StaleBallot { promised: HIGH }))));
+    let Poll::Ready(Err(AcceptBatchError::Refused(refused))) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(matches!(refused, AcceptError::StaleBallot { promised: HIGH }));
 }
 
 /// A waker that counts.

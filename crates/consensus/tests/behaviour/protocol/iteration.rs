@@ -3,7 +3,9 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use esker_consensus::{CommittedRange, Error, IterateOptions, Mode, Slot, SnapshotBounds};
+use esker_consensus::{
+    AcceptError, CommittedRange, IterateOptions, LearnError, Mode, Slot, SnapshotBounds,
+};
 
 use crate::fixture::{LOW, MODES, Setting, log, log_with, slots, value};
 
@@ -169,9 +171,12 @@ fn slots_too_far_off_are_refused() {
     let s = log(Mode::Durable);
     let limit = 1 << 32;
     let far = s.log.accept(Slot(limit), LOW, b"far");
-    assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: reported })
+    assert!(matches!(far, Err(AcceptError::SlotOutOfRange { slot, limit: reported })
         if slot == Slot(limit) && reported == Slot(limit)));
-    assert!(matches!(s.log.learn(Slot(u64::MAX), LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
+    assert!(matches!(
+        s.log.learn(Slot(u64::MAX), LOW, b"far"),
+        Err(LearnError::SlotOutOfRange { .. })
+    ));
     s.log
         .snapshots()
         .install(SnapshotBounds { floor: Slot(limit), frontier: Slot(limit) })

@@ -4,7 +4,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use esker_consensus::{Ballot, Error, Mode, Slot};
+use esker_consensus::{
+    AcceptBatchError, AcceptError, Ballot, CommitError, Error, Mode, PromiseError, ReadError, Slot,
+    StorageError,
+};
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
 
@@ -15,15 +18,21 @@ fn accept_commit_read() {
     for mode in MODES {
         let s = log(mode);
         let guard = s.log.pin();
-        assert!(matches!(s.log.read(Slot(7), &guard), Err(Error::SlotNotFound { slot: Slot(7) })));
-        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::SlotNotFound { slot: Slot(7) })));
+        assert!(matches!(
+            s.log.read(Slot(7), &guard),
+            Err(ReadError::SlotNotFound { slot: Slot(7) })
+        ));
+        assert!(matches!(
+            s.log.commit(Slot(7), LOW),
+            Err(CommitError::SlotNotFound { slot: Slot(7) })
+        ));
         s.accept(7, LOW, b"settle");
         let entry = s.log.read(Slot(7), &guard).unwrap();
         assert_eq!((entry.slot().0, entry.ballot(), entry.is_committed()), (7, LOW, false));
         assert_eq!(entry.value(), b"settle");
         assert!(matches!(
             s.log.read_committed(Slot(7), &guard),
-            Err(Error::NotCommitted { slot: Slot(7) })
+            Err(ReadError::NotCommitted { slot: Slot(7) })
         ));
         s.commit(7, LOW);
         s.commit(7, LOW);
@@ -73,7 +82,7 @@ fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
     assert!(matches!(
         s.log.accept(Slot(3), HIGH, b"late"),
-        Err(Error::StaleBallot { promised: HIGHER })
+        Err(AcceptError::StaleBallot { promised: HIGHER })
     ));
 }
 
@@ -95,9 +104,12 @@ fn an_accept_promises_its_ballot() {
         assert_eq!(s.log.promised(), Some(HIGH));
         assert!(matches!(
             s.log.accept(Slot(2), LOW, b"b"),
-            Err(Error::StaleBallot { promised: HIGH })
+            Err(AcceptError::StaleBallot { promised: HIGH })
         ));
-        assert!(matches!(s.log.promise(LOW, Slot(0)), Err(Error::StaleBallot { promised: HIGH })));
+        assert!(matches!(
+            s.log.promise(LOW, Slot(0)),
+            Err(PromiseError::StaleBallot { promised: HIGH })
+        ));
     }
     let s = log(Mode::Durable);
     s.accept(1, HIGH, b"a");
@@ -158,11 +170,11 @@ fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
         s.accept(1, LOW, b"first");
         s.accept(1, HIGH, b"second");
         let refused = s.log.accept(Slot(1), LOW, b"third");
-        assert!(matches!(refused, Err(Error::StaleBallot { promised: HIGH })));
+        assert!(matches!(refused, Err(AcceptError::StaleBallot { promised: HIGH })));
         assert_eq!(s.uncommitted(), [(1, HIGH, b"second".to_vec())]);
         assert!(matches!(
             s.log.commit(Slot(1), LOW),
-            Err(Error::BallotMismatch { slot: Slot(1), accepted: HIGH })
+            Err(CommitError::BallotMismatch { slot: Slot(1), accepted: HIGH })
         ));
         s.commit(1, HIGH);
         assert_eq!(s.committed(1), b"second");
@@ -176,7 +188,7 @@ fn the_same_ballot_again_is_acknowledged_with_its_value_and_no_other() {
         s.accept(1, LOW, b"value");
         s.accept(1, LOW, b"value");
         let other = s.log.accept(Slot(1), LOW, b"other");
-        assert!(matches!(other, Err(Error::AnotherValue { slot: Slot(1), ballot: LOW })));
+        assert!(matches!(other, Err(AcceptError::AnotherValue { slot: Slot(1), ballot: LOW })));
         assert_eq!(s.uncommitted(), [(1, LOW, b"value".to_vec())]);
     }
 }
@@ -191,9 +203,10 @@ fn a_committed_value_never_changes_also_across_restarts() {
             for ballot in [LOW, HIGH, HIGHER] {
                 s.log.accept(Slot(1), ballot, b"chosen").unwrap().blocking_wait().unwrap();
                 s.log.learn(Slot(1), ballot, b"chosen").unwrap().blocking_wait().unwrap();
-                for refused in
-                    [s.log.accept(Slot(1), ballot, b"no"), s.log.learn(Slot(1), ballot, b"no")]
-                {
+                for refused in [
+                    s.log.accept(Slot(1), ballot, b"no").map_err(Error::from),
+                    s.log.learn(Slot(1), ballot, b"no").map_err(Error::from),
+                ] {
                     let Err(Error::AlreadyCommitted { entry }) = refused else { panic!() };
                     assert_eq!((entry.slot().0, entry.value()), (1, &b"chosen"[..]));
                     assert!(entry.is_committed());
@@ -245,7 +258,7 @@ fn wait_for_a_promise_times_out() {
     let s = log(Mode::Durable);
     let ticket = s.log.promise(LOW, Slot(0)).unwrap();
     let late = ticket.blocking_wait_timeout(Duration::ZERO);
-    assert!(matches!(late, Err(Error::Log(esker_log::Error::Timeout))), "{late:?}");
+    assert!(matches!(late, Err(StorageError::Log(esker_log::Error::Timeout))), "{late:?}");
     let ticket = s.log.promise(HIGH, Slot(0)).unwrap();
     s.engine.run();
     assert_eq!(ticket.blocking_wait_timeout(Duration::ZERO).unwrap().ballot(), HIGH);
@@ -271,10 +284,16 @@ fn batch_returns_a_result_per_slot_and_syncs_once() {
         done.ticket.blocking_wait().unwrap();
         assert_eq!(s.log.stats().log_stats.syncs - before, 1);
         assert!(done.results[..100].iter().all(Result::is_ok));
-        assert!(matches!(done.results[100], Err(Error::BallotMismatch { slot: Slot(3), .. })));
-        assert!(matches!(done.results[101], Err(Error::SlotNotFound { slot: Slot(200) })));
+        assert!(matches!(
+            done.results[100],
+            Err(CommitError::BallotMismatch { slot: Slot(3), .. })
+        ));
+        assert!(matches!(done.results[101], Err(CommitError::SlotNotFound { slot: Slot(200) })));
         assert!(done.results[102].is_ok());
-        assert!(matches!(done.results[103], Err(Error::BallotMismatch { slot: Slot(101), .. })));
+        assert!(matches!(
+            done.results[103],
+            Err(CommitError::BallotMismatch { slot: Slot(101), .. })
+        ));
         let s = s.kill(mode);
         assert_eq!(s.committed_slots(), (0..100).collect::<Vec<_>>());
         assert!((0..100).all(|slot| s.committed(slot) == value(slot)));
@@ -292,10 +311,10 @@ fn interrupted_batch_returns_how_many_slots_it_accepted() {
         let values: Vec<_> = (0..).map(Slot).zip(values).collect();
         let failed = s.log.accept_batch(LOW, &values).unwrap_err();
         assert!(std::error::Error::source(&failed).is_some());
-        let Error::BatchFailed { accepted: 2, ticket, source } = failed else {
+        let AcceptBatchError::Stopped { accepted: 2, ticket, source } = failed else {
             panic!("{failed:?}");
         };
-        assert!(matches!(*source, Error::AnotherValue { slot: Slot(2), .. }), "{source:?}");
+        assert!(matches!(*source, AcceptError::AnotherValue { slot: Slot(2), .. }), "{source:?}");
         ticket.clone().blocking_wait().unwrap();
         assert!(ticket.is_ready());
         let s = if mode == Mode::Durable { s.kill(mode) } else { s };
@@ -304,7 +323,10 @@ fn interrupted_batch_returns_how_many_slots_it_accepted() {
         assert_eq!(open, [(0, b"a".to_vec()), (1, b"b".to_vec()), (2, b"other".to_vec())]);
         let first = s.log.accept_batch(LOW, &[(Slot(2), b"c"), (Slot(3), b"d")]);
         assert!(
-            matches!(first, Err(Error::AnotherValue { slot: Slot(2), .. })),
+            matches!(
+                first,
+                Err(AcceptBatchError::Refused(AcceptError::AnotherValue { slot: Slot(2), .. }))
+            ),
             "nothing was accepted"
         );
     }
@@ -322,9 +344,12 @@ fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     let large = vec![7; 1 << 20];
     let values: Vec<_> = (1..60).map(|slot| (Slot(slot), large.as_slice())).collect();
     match s.log.accept_batch(LOW, &values) {
-        Err(Error::BatchFailed { accepted, ticket, source }) => {
-            assert!(accepted > 0 && matches!(*source, Error::Log(_)), "{accepted}: {source:?}");
-            assert!(matches!(ticket.blocking_wait(), Err(Error::Log(_))));
+        Err(AcceptBatchError::Stopped { accepted, ticket, source }) => {
+            assert!(
+                accepted > 0 && matches!(*source, AcceptError::Storage(StorageError::Log(_))),
+                "{accepted}: {source:?}"
+            );
+            assert!(matches!(ticket.blocking_wait(), Err(StorageError::Log(_))));
         }
         other => panic!("{other:?}"),
     }
@@ -337,7 +362,7 @@ fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
         for slot in [0, 1, 2, 4, 5] {
             s.accept(slot, LOW, &value(slot));
         }
-        assert!(matches!(s.log.commit_through(Slot(4)), Err(Error::Gap { slot: Slot(3) })));
+        assert!(matches!(s.log.commit_through(Slot(4)), Err(CommitError::Gap { slot: Slot(3) })));
         assert_eq!(s.log.stats().committed, None);
         s.log.commit_through(Slot(1)).unwrap().blocking_wait().unwrap();
         s.accept(3, HIGH, &value(3));
@@ -357,12 +382,12 @@ fn values_up_to_the_limit_are_taken_and_one_byte_more_refused() {
     let largest = vec![7; 64 << 20];
     s.accept(1, LOW, &largest);
     let over = s.log.accept(Slot(2), LOW, &vec![7; 65 << 20]);
-    assert!(matches!(over, Err(Error::EntryTooLarge { limit: 67_108_864, .. })));
+    assert!(matches!(over, Err(AcceptError::EntryTooLarge { limit: 67_108_864, .. })));
     s.commit(1, LOW);
     assert!(s.committed(1) == largest);
     let s = log_with(Mode::Volatile, |options| options.mutable_size = 4096);
     let over = s.log.accept(Slot(1), LOW, &[0; 4097]);
-    assert!(matches!(over, Err(Error::EntryTooLarge { size: 4097, limit: 4096 })));
+    assert!(matches!(over, Err(AcceptError::EntryTooLarge { size: 4097, limit: 4096 })));
     s.accept(1, LOW, &[0; 4096]);
     s.accept(1, Ballot { number: 9, node: 9 }, b"");
 }
@@ -396,7 +421,7 @@ fn a_gap_of_any_width_is_a_gap() {
     }
     for last in [130, 4095, 9000] {
         let refused = setting.log.commit_through(Slot(last));
-        assert!(matches!(refused, Err(Error::Gap { slot: Slot(64) })), "{last}: {refused:?}");
+        assert!(matches!(refused, Err(CommitError::Gap { slot: Slot(64) })), "{last}: {refused:?}");
     }
     let committed: Vec<u64> = (0..64).chain([130, 200, 4096]).collect();
     for slot in committed.iter().copied() {

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Mode, Slot, SnapshotBounds};
+use esker_consensus::{
+    AcceptError, CommitError, Mode, ReadError, Slot, SnapshotBounds, StorageError, TruncateError,
+};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{Disk, Op};
 
@@ -26,12 +28,18 @@ fn slots_below_the_floor_return_truncated() {
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(50)), Some(Slot(100))));
         assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
         let guard = s.log.pin();
-        assert!(matches!(s.log.read(Slot(50), &guard), Err(Error::Truncated { floor: Slot(50) })));
+        assert!(matches!(
+            s.log.read(Slot(50), &guard),
+            Err(ReadError::Truncated { floor: Slot(50) })
+        ));
         assert!(matches!(
             s.log.accept(Slot(50), HIGH, b"back"),
-            Err(Error::Truncated { floor: Slot(50) })
+            Err(AcceptError::Truncated { floor: Slot(50) })
         ));
-        assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Truncated { floor: Slot(50) })));
+        assert!(matches!(
+            s.log.commit(Slot(0), LOW),
+            Err(CommitError::Truncated { floor: Slot(50) })
+        ));
     }
 }
 
@@ -81,7 +89,7 @@ fn a_truncation_that_drops_nothing_makes_no_accept_durable() {
 fn nothing_uncommitted_is_truncated() {
     let s = log(Mode::Durable);
     fill(&s, [0, 1, 3]);
-    assert!(matches!(s.log.truncate_before(Slot(3)), Err(Error::Gap { slot: Slot(2) })));
+    assert!(matches!(s.log.truncate_before(Slot(3)), Err(TruncateError::Gap { slot: Slot(2) })));
     s.log.truncate_before(Slot(2)).unwrap().blocking_wait().unwrap();
     assert_eq!(s.committed_slots(), [3]);
     // Far from enough for a segment to go, and durable all the same.
@@ -160,7 +168,7 @@ fn suffix_truncation_never_drops_committed_slots() {
         }
         assert!(matches!(
             s.log.truncate_from(Slot(3).next()),
-            Err(Error::BelowFrontier { committed: Slot(4) })
+            Err(TruncateError::BelowFrontier { committed: Slot(4) })
         ));
         s.log.truncate_from(Slot(6).next()).unwrap().blocking_wait().unwrap();
         s.accept(7, HIGH, b"new term");
@@ -174,7 +182,7 @@ fn suffix_truncation_never_drops_committed_slots() {
         assert_eq!(s.committed(7), b"new term");
         assert!(matches!(
             s.log.truncate_from(Slot(6).next()),
-            Err(Error::BelowFrontier { committed: Slot(7) })
+            Err(TruncateError::BelowFrontier { committed: Slot(7) })
         ));
     }
 }
@@ -198,7 +206,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         assert!(s.uncommitted().is_empty());
         assert!(matches!(
             s.log.snapshots().install(SnapshotBounds { floor: Slot(70), frontier: Slot(60) }),
-            Err(Error::Gap { .. })
+            Err(TruncateError::Gap { .. })
         ));
         s.log
             .snapshots()
@@ -338,6 +346,9 @@ fn corrupted_page_does_not_stop_truncation() {
     assert_eq!(s.log.floor(), Some(Slot(4096 + 999)));
     assert_eq!(s.log.stats().committed.unwrap().count, 2 * 4096 - 1000 + 2);
     let guard = s.log.pin();
-    assert!(matches!(s.log.read(Slot(4096 + 1000), &guard), Err(Error::CorruptedEntry { .. })));
+    assert!(matches!(
+        s.log.read(Slot(4096 + 1000), &guard),
+        Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))
+    ));
     assert_eq!(s.committed(2 * 4096), b"value");
 }

@@ -8,7 +8,7 @@
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use esker_consensus::{
-    Ballot, Entry, Error, IterateOptions, Mode, PromiseAnswer, Result, Slot, SnapshotBounds,
+    Ballot, Entry, IterateOptions, Mode, PromiseAnswer, ReadError, Slot, SnapshotBounds,
 };
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, slots, value};
@@ -27,7 +27,7 @@ fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
 fn answer(
     promised: &PromiseAnswer,
     mut during: impl FnMut(u64) -> ControlFlow<()>,
-) -> (Vec<u64>, Result<ControlFlow<()>>) {
+) -> (Vec<u64>, Result<ControlFlow<()>, ReadError>) {
     let mut slots = Vec::new();
     let flow = promised.for_each(|entry| {
         slots.push(entry.slot().0);
@@ -36,9 +36,9 @@ fn answer(
     (slots, flow)
 }
 
-fn refused<T: std::fmt::Debug>(result: Result<T>, floor: u64) {
+fn refused<T: std::fmt::Debug>(result: Result<T, ReadError>, floor: u64) {
     assert!(
-        matches!(result, Err(Error::Truncated { floor: at }) if at == Slot(floor)),
+        matches!(result, Err(ReadError::Truncated { floor: at }) if at == Slot(floor)),
         "not refused with floor {floor}: {result:?}"
     );
 }
@@ -190,7 +190,7 @@ fn iterate(
     s: &Setting,
     range: impl RangeBounds<u64>,
     mut during: impl FnMut(u64),
-) -> (Vec<u64>, Result<()>) {
+) -> (Vec<u64>, Result<(), ReadError>) {
     let mut visited = Vec::new();
     let done = s.log.iterate(slots(range), IterateOptions::default(), |entry| {
         visited.push(entry.slot().0);

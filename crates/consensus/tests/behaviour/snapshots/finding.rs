@@ -4,7 +4,10 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use esker_consensus::{Error, Mode, ReadOnlySnapshots, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotBounds};
+use esker_consensus::{
+    CreateSnapshotError, Mode, OpenError, ReadOnlySnapshots, SNAPSHOT_NOTE_LIMIT, Slot,
+    SnapshotBounds, SnapshotError, StorageError,
+};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{BLOCK_BYTES, Op};
 
@@ -14,7 +17,7 @@ use crate::snapshots::{Machine, commit, create, file, slots_of};
 #[test]
 fn the_latest_and_the_nearest_are_found() {
     let setting = log(Mode::Durable);
-    assert!(matches!(setting.log.snapshots().latest(), Err(Error::NoSnapshot)));
+    assert!(matches!(setting.log.snapshots().latest(), Err(SnapshotError::NoSnapshot)));
     commit(&setting, 0..501);
     create(&setting.log, 50).unwrap();
     assert_eq!(setting.log.snapshots().latest().unwrap().slot(), Slot(50));
@@ -26,10 +29,10 @@ fn the_latest_and_the_nearest_are_found() {
     for (at, found) in [(250, 200), (200, 200), (199, 100), (u64::MAX, 500), (50, 50)] {
         assert_eq!(snapshots.at_or_before(Slot(at)).unwrap().slot(), Slot(found));
     }
-    assert!(matches!(snapshots.at_or_before(Slot(49)), Err(Error::NoSnapshot)));
+    assert!(matches!(snapshots.at_or_before(Slot(49)), Err(SnapshotError::NoSnapshot)));
     let info = snapshots.info(Slot(100)).unwrap();
     assert_eq!((info.slot, info.entries, info.len), (Slot(100), 101, 101 * 24));
-    assert!(matches!(snapshots.info(Slot(101)), Err(Error::NoSnapshot)));
+    assert!(matches!(snapshots.info(Slot(101)), Err(SnapshotError::NoSnapshot)));
     assert_eq!(setting.log.snapshots().keep(2).unwrap().len(), 4);
     assert_eq!(slots_of(&setting.log), [400, 500]);
 }
@@ -40,18 +43,18 @@ fn only_committed_slots_without_a_gap_get_a_snapshot() {
     for mode in MODES {
         let setting = log(mode);
         let refused = |at| create(&setting.log, at).unwrap_err();
-        assert!(matches!(refused(0), Error::SlotNotFound { .. }));
+        assert!(matches!(refused(0), CreateSnapshotError::SlotNotFound { .. }));
         commit(&setting, 0..3);
         setting.accept(3, LOW, b"accepted");
         commit(&setting, 4..6);
-        assert!(matches!(refused(3), Error::NotCommitted { slot: Slot(3) }));
-        assert!(matches!(refused(5), Error::Gap { slot: Slot(3) }));
-        assert!(matches!(refused(6), Error::SlotNotFound { .. }));
+        assert!(matches!(refused(3), CreateSnapshotError::NotCommitted { slot: Slot(3) }));
+        assert!(matches!(refused(5), CreateSnapshotError::Gap { slot: Slot(3) }));
+        assert!(matches!(refused(6), CreateSnapshotError::SlotNotFound { .. }));
         setting.commit(3, LOW);
         create(&setting.log, 5).unwrap();
         setting.log.snapshots().truncate_through(Slot(4)).unwrap();
         create(&setting.log, 4).unwrap();
-        assert!(matches!(refused(3), Error::Truncated { floor: Slot(4) }));
+        assert!(matches!(refused(3), CreateSnapshotError::Truncated { floor: Slot(4) }));
         setting
             .log
             .snapshots()
@@ -76,7 +79,10 @@ fn the_note_is_read_without_the_state() {
     assert_eq!((info.note, info.len), (note.clone(), 3 << 20));
     let writer = setting.log.snapshots().writer(Slot(1)).unwrap();
     let long = writer.finish(&vec![9; SNAPSHOT_NOTE_LIMIT + 1]);
-    assert!(matches!(long, Err(Error::EntryTooLarge { size: 1025, limit: 1024 })), "{long:?}");
+    assert!(
+        matches!(long, Err(CreateSnapshotError::EntryTooLarge { size: 1025, limit: 1024 })),
+        "{long:?}"
+    );
     assert_eq!(setting.log.snapshots().latest().unwrap().info().note, note);
 }
 
@@ -96,12 +102,12 @@ fn a_corrupt_newest_snapshot_is_reported_and_passed_over() {
         let snapshots = setting.log.snapshots();
         let verified = snapshots.verify(Slot(9));
         assert!(
-            matches!(verified, Err(Error::CorruptedSnapshot { slot: Slot(9), .. })),
+            matches!(verified, Err(SnapshotError::CorruptedSnapshot { slot: Slot(9), .. })),
             "byte {byte}: {verified:?}"
         );
         let latest = snapshots.latest().unwrap();
         assert_eq!(latest.slot(), Slot(6));
-        let [Error::CorruptedSnapshot { slot: Slot(9), .. }] = latest.skipped() else {
+        let [SnapshotError::CorruptedSnapshot { slot: Slot(9), .. }] = latest.skipped() else {
             panic!("it says so: {:?}", latest.skipped())
         };
         // The one before cannot be read.
@@ -111,7 +117,7 @@ fn a_corrupt_newest_snapshot_is_reported_and_passed_over() {
         disk.truncate(&file(3), 100).unwrap();
         let newest = snapshots.latest();
         assert!(
-            matches!(newest, Err(Error::CorruptedSnapshot { slot: Slot(9), .. })),
+            matches!(newest, Err(SnapshotError::CorruptedSnapshot { slot: Slot(9), .. })),
             "{newest:?}"
         );
     }
@@ -131,10 +137,16 @@ fn a_snapshot_that_fails_changes_nothing() {
         }
     }
     let refused = setting.log.snapshots().create(Slot(3), Failing(0));
-    assert!(matches!(refused, Err(Error::Stream(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CreateSnapshotError::Stream(_))), "{refused:?}");
     setting.disk.inject(Fault::on(Op::Write, Effect::NoSpace).path("snapshot-"));
     let refused = setting.log.snapshots().create(Slot(3), &[0; 5000][..]);
-    assert!(matches!(refused, Err(Error::Log(esker_log::Error::NoSpace { .. }))), "{refused:?}");
+    assert!(
+        matches!(
+            refused,
+            Err(CreateSnapshotError::Storage(StorageError::Log(esker_log::Error::NoSpace { .. })))
+        ),
+        "{refused:?}"
+    );
     setting.disk.clear_faults();
     commit(&setting, 4..6);
     assert_eq!(Machine::restore(&setting.log).unwrap().0, Machine::after(6));
@@ -151,9 +163,18 @@ fn snapshots_are_read_without_the_lock() {
     assert_eq!(snapshots.latest().unwrap().slot(), Slot(3));
     setting.log.close().unwrap();
     assert_eq!(snapshots.list().unwrap(), [Slot(3)]);
-    assert!(matches!(setting.log.snapshots().list(), Err(Error::Closed)));
-    assert!(matches!(create(&setting.log, 3), Err(Error::Closed)));
-    assert!(matches!(setting.log.snapshots().keep(1), Err(Error::Closed)));
+    assert!(matches!(setting.log.snapshots().list(), Err(StorageError::Closed)));
+    assert!(matches!(
+        create(&setting.log, 3),
+        Err(CreateSnapshotError::Storage(StorageError::Closed))
+    ));
+    assert!(matches!(
+        setting.log.snapshots().keep(1),
+        Err(SnapshotError::Storage(StorageError::Closed))
+    ));
     let missing = ReadOnlySnapshots::open_on(disk, "/other");
-    assert!(matches!(missing, Err(Error::Log(esker_log::Error::NotALog { .. }))));
+    assert!(matches!(
+        missing,
+        Err(OpenError::Storage(StorageError::Log(esker_log::Error::NotALog { .. })))
+    ));
 }

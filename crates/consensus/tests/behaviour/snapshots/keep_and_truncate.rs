@@ -1,8 +1,9 @@
 //! Dropping entries that a snapshot covers, and older snapshots.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_consensus::{Error, Mode, Slot};
+use esker_consensus::{Mode, ReadError, Slot, SnapshotError};
 use esker_disk::BLOCK_BYTES;
+use esker_log::InvalidOption;
 
 use crate::fixture::{Setting, log, log_with};
 use crate::snapshots::{Machine, commit, create, file, slots_of};
@@ -16,14 +17,14 @@ fn truncation_needs_a_snapshot_that_is_whole() {
     let setting = log(Mode::Durable);
     commit(&setting, 0..101);
     let nothing = setting.log.snapshots().truncate_through(Slot(50));
-    assert!(matches!(nothing, Err(Error::NoSnapshot)), "{nothing:?}");
+    assert!(matches!(nothing, Err(SnapshotError::NoSnapshot)), "{nothing:?}");
     create(&setting.log, 49).unwrap();
     let below = setting.log.snapshots().truncate_through(Slot(50));
-    assert!(matches!(below, Err(Error::NoSnapshot)), "{below:?}");
+    assert!(matches!(below, Err(SnapshotError::NoSnapshot)), "{below:?}");
     create(&setting.log, 50).unwrap();
     flip(&setting, 50);
     let corrupt = setting.log.snapshots().truncate_through(Slot(50));
-    assert!(matches!(corrupt, Err(Error::CorruptedSnapshot { .. })), "{corrupt:?}");
+    assert!(matches!(corrupt, Err(SnapshotError::CorruptedSnapshot { .. })), "{corrupt:?}");
     assert_eq!(setting.log.floor(), None);
     // An older one that is whole covers what it covers.
     assert_eq!(setting.log.snapshots().truncate_through(Slot(48)).unwrap(), Slot(49));
@@ -33,7 +34,7 @@ fn truncation_needs_a_snapshot_that_is_whole() {
     let guard = setting.log.pin();
     for slot in 0..=50 {
         let read = setting.log.read(Slot(slot), &guard);
-        assert!(matches!(read, Err(Error::Truncated { floor: Slot(50) })), "{slot}");
+        assert!(matches!(read, Err(ReadError::Truncated { floor: Slot(50) })), "{slot}");
     }
     for slot in 51..=100 {
         assert_eq!(setting.committed(slot), crate::fixture::value(slot));
@@ -49,7 +50,10 @@ fn keeping_counts_only_snapshots_that_are_whole() {
         create(&setting.log, at).unwrap();
     }
     let none = setting.log.snapshots().keep(0);
-    assert!(matches!(none, Err(Error::InvalidOption { option: "count", .. })), "{none:?}");
+    assert!(
+        matches!(none, Err(SnapshotError::InvalidOption(InvalidOption { option: "count", .. }))),
+        "{none:?}"
+    );
     assert!(setting.log.snapshots().keep(8).unwrap().is_empty());
     assert!(setting.log.snapshots().keep(usize::MAX).unwrap().is_empty());
     flip(&setting, 8);

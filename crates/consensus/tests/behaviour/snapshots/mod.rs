@@ -12,7 +12,9 @@ mod transfer;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use esker_consensus::{ConsensusLog, Error, RestoreSummary, Slot};
+use esker_consensus::{
+    ConsensusLog, CreateSnapshotError, Error, RestoreSummary, Slot, SnapshotError,
+};
 
 use crate::fixture::{DIR, LOW, Setting, value};
 
@@ -38,9 +40,9 @@ impl Machine {
     }
 
     /// As a restart finds it.
-    fn restore(log: &ConsensusLog) -> Result<(Self, RestoreSummary), Error> {
+    fn restore(log: &ConsensusLog) -> Result<(Self, RestoreSummary), SnapshotError> {
         let (mut bytes, mut entries) = (Vec::new(), Vec::new());
-        let restored = log.snapshots().restore::<Error>(
+        let restored = log.snapshots().restore::<SnapshotError>(
             |snapshot| {
                 snapshot.read_to_end(&mut bytes).map(drop).unwrap();
                 Ok(())
@@ -64,11 +66,11 @@ fn commit(setting: &Setting, slots: std::ops::Range<u64>) {
 fn commit_on(log: &ConsensusLog, slots: std::ops::Range<u64>) -> Result<(), Error> {
     let learned: Result<Vec<_>, _> =
         slots.map(|slot| log.learn(Slot(slot), LOW, &value(slot))).collect();
-    learned?.into_iter().try_for_each(esker_consensus::Ticket::blocking_wait)
+    Ok(learned?.into_iter().try_for_each(esker_consensus::Ticket::blocking_wait)?)
 }
 
 /// A snapshot after slot `at`.
-fn create(log: &ConsensusLog, at: u64) -> Result<(), Error> {
+fn create(log: &ConsensusLog, at: u64) -> Result<(), CreateSnapshotError> {
     log.snapshots().create(Slot(at), &*Machine::after(at + 1).0).map(drop)
 }
 

@@ -38,7 +38,7 @@ fn check(setting: &Setting, durable: u64, cut: u64) -> u64 {
 fn life(disk: &SimDisk, run: impl FnOnce(&ConsensusLog) -> Result<(), Error>) -> Result<(), Error> {
     let (options, engine) = driven(disk, Mode::Durable);
     let opened = ConsensusLog::builder(DIR).options(options).open();
-    let outcome = opened.and_then(|log| run(&log));
+    let outcome = opened.map_err(Error::from).and_then(|log| run(&log));
     engine.stop();
     outcome
 }

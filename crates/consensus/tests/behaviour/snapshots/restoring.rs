@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use esker_consensus::{Error, Mode, Slot};
+use esker_consensus::{Mode, Slot, SnapshotError};
 use esker_disk::BLOCK_BYTES;
 
 use crate::fixture::{LOW, MODES, log};
@@ -63,16 +63,19 @@ fn an_older_snapshot_is_used_only_with_the_entries_after_it() {
     let setting = damaged(9);
     let (machine, restored) = Machine::restore(&setting.log).unwrap();
     assert_eq!((machine, restored.snapshot), (Machine::after(20), Some(Slot(9))));
-    assert!(matches!(restored.skipped[..], [Error::CorruptedSnapshot { slot: Slot(15), .. }]));
+    assert!(matches!(
+        restored.skipped[..],
+        [SnapshotError::CorruptedSnapshot { slot: Slot(15), .. }]
+    ));
     let setting = damaged(10);
     let error = Machine::restore(&setting.log).unwrap_err();
-    assert!(matches!(error, Error::CorruptedSnapshot { slot: Slot(15), .. }), "{error:?}");
+    assert!(matches!(error, SnapshotError::CorruptedSnapshot { slot: Slot(15), .. }), "{error:?}");
     setting.disk.remove(&file(15)).unwrap();
     let error = Machine::restore(&setting.log).unwrap_err();
-    assert!(matches!(error, Error::Truncated { floor: Slot(10) }), "{error:?}");
+    assert!(matches!(error, SnapshotError::Truncated { floor: Slot(10) }), "{error:?}");
     setting.disk.remove(&file(9)).unwrap();
     let error = Machine::restore(&setting.log).unwrap_err();
-    assert!(matches!(error, Error::Truncated { floor: Slot(10) }), "{error:?}");
+    assert!(matches!(error, SnapshotError::Truncated { floor: Slot(10) }), "{error:?}");
 }
 
 #[test]
@@ -80,10 +83,10 @@ fn the_first_error_of_a_callback_ends_it() {
     #[derive(Debug)]
     enum Ours {
         Ended(u64),
-        Log(#[allow(dead_code)] Error),
+        Log(#[allow(dead_code)] SnapshotError),
     }
-    impl From<Error> for Ours {
-        fn from(error: Error) -> Self {
+    impl From<SnapshotError> for Ours {
+        fn from(error: SnapshotError) -> Self {
             Ours::Log(error)
         }
     }

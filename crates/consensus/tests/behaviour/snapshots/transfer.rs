@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, Error, Mode, Result, Slot, SnapshotInfo};
+use esker_consensus::{ConsensusLog, Mode, Slot, SnapshotInfo, StorageError, TransferError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::fixture::{Setting, log};
@@ -28,7 +28,10 @@ fn two() -> (Setting, Setting) {
     (from, to)
 }
 
-async fn ship(from: &ConsensusLog, to: &ConsensusLog) -> (Result<()>, Result<SnapshotInfo>) {
+async fn ship(
+    from: &ConsensusLog,
+    to: &ConsensusLog,
+) -> (Result<(), TransferError>, Result<SnapshotInfo, TransferError>) {
     let (mut here, mut there) = duplex(10_000);
     let latest = from.snapshots().latest().unwrap();
     let sent = async {
@@ -77,7 +80,7 @@ fn ship_through(
     to: &Setting,
     most: usize,
     flip: Option<usize>,
-) -> (Result<()>, Result<SnapshotInfo>) {
+) -> (Result<(), TransferError>, Result<SnapshotInfo, TransferError>) {
     block_on(async {
         let ((mut here, left), (right, mut there)) = (duplex(10_000), duplex(10_000));
         let latest = from.log.snapshots().latest().unwrap();
@@ -128,8 +131,12 @@ fn a_torn_shipment_continues_where_it_stopped() {
     // The second continues with the second chunk, and the third with the fourth.
     for torn in [0, 4000, 4096, 3 << 20, (4 << 20) + 10_000] {
         let (sent, received) = ship_through(&from, &to, torn, None);
-        assert!(matches!(sent, Err(Error::Transfer { .. } | Error::Stream(_))), "{sent:?}");
-        let torn = matches!(received, Err(Error::Transfer { .. } | Error::Stream(_)));
+        assert!(
+            matches!(sent, Err(TransferError::Transfer { .. } | TransferError::Stream(_))),
+            "{sent:?}"
+        );
+        let torn =
+            matches!(received, Err(TransferError::Transfer { .. } | TransferError::Stream(_)));
         assert!(torn, "{received:?}");
         assert!(slots_of(&to.log).is_empty());
     }
@@ -137,7 +144,7 @@ fn a_torn_shipment_continues_where_it_stopped() {
     let rest = total - 3 * (2 << 20);
     let (sent, received) = ship_through(&from, &to, rest, None);
     // The relay ends with the last byte, so that only the confirmation is lost.
-    assert!(matches!(sent, Err(Error::Transfer { .. })), "{sent:?}");
+    assert!(matches!(sent, Err(TransferError::Transfer { .. })), "{sent:?}");
     let before = format!("{received:?}");
     let (sent, received) = ship_through(&from, &to, 4097, None);
     assert!(sent.is_ok(), "{sent:?}, {received:?}; before: {before}");
@@ -151,7 +158,7 @@ fn a_flipped_bit_on_the_way_is_refused() {
         let (from, to) = two();
         let (sent, received) = ship_through(&from, &to, usize::MAX, Some(at));
         assert!(sent.is_err());
-        assert!(matches!(received, Err(Error::Transfer { .. })), "byte {at}: {received:?}");
+        assert!(matches!(received, Err(TransferError::Transfer { .. })), "byte {at}: {received:?}");
         assert!(slots_of(&to.log).is_empty());
         let (sent, received) = ship_through(&from, &to, usize::MAX, None);
         sent.and(received.map(drop)).unwrap();
@@ -169,11 +176,11 @@ fn nonsense_is_refused_by_both_sides() {
             here.write_all(&nonsense).await.unwrap();
             here.shutdown().await.unwrap();
             let refused = to.log.snapshots().receive(&mut there).await;
-            assert!(matches!(refused, Err(Error::Transfer { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(TransferError::Transfer { .. })), "{refused:?}");
             let (mut here, mut there) = duplex(10_000);
             here.write_all(&nonsense).await.unwrap();
             let refused = from.log.snapshots().latest().unwrap().send(&mut there).await;
-            assert!(matches!(refused, Err(Error::Transfer { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(TransferError::Transfer { .. })), "{refused:?}");
         }
     });
 }
@@ -193,14 +200,19 @@ fn a_cancelled_transfer_can_be_repeated() {
                 drop(here.shutdown().await);
                 drop(here);
                 match to.log.snapshots().receive(&mut there).await {
-                    Err(Error::Transfer { .. }) => break,
+                    Err(TransferError::Transfer { .. }) => break,
                     other => assert!(busy.elapsed().as_secs() < 10, "{other:?}"),
                 }
             }
         }
         let outcome = loop {
             match ship(&from.log, &to.log).await {
-                (_, Err(Error::Log(esker_log::Error::Busy { .. }))) => {
+                (
+                    _,
+                    Err(TransferError::Storage(StorageError::Log(esker_log::Error::Busy {
+                        ..
+                    }))),
+                ) => {
                     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 }
                 (sent, received) => break sent.and(received.map(drop)),

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{COMPONENT, ConsensusLog, Error, Mode, Slot, inspect_on};
+use esker_consensus::{COMPONENT, ConsensusLog, Error, Mode, Slot, StorageError, inspect_on};
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Component, Engine, Log};
@@ -26,9 +26,13 @@ fn everything(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
     names.iter().map(|name| (name.clone(), content(name))).collect()
 }
 
-fn refused<T: std::fmt::Debug>(outcome: Result<T, Error>, owner: Option<Component>) {
-    match outcome {
-        Err(Error::Log(esker_log::Error::WrongComponent { found, expected, .. })) => {
+fn refused<T: std::fmt::Debug>(outcome: Result<T, impl Into<Error>>, owner: Option<Component>) {
+    match outcome.map_err(Into::into) {
+        Err(Error::Storage(StorageError::Log(esker_log::Error::WrongComponent {
+            found,
+            expected,
+            ..
+        }))) => {
             assert_eq!((found, expected), (owner, Some(COMPONENT)));
         }
         other => panic!("not refused: {other:?}"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use esker_consensus::{ConsensusLog, Error, FloorTicket, Mode, Options, Slot};
+use esker_consensus::{ConsensusLog, Mode, Options, ReadError, Slot, StorageError};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
 
@@ -86,12 +86,15 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     s.log.truncate_before(Slot(390)).unwrap().blocking_wait().unwrap();
     assert_eq!(s.log.floor(), Some(Slot(389)));
     let failed = s.log.maintenance().reclaim().unwrap_err();
-    assert!(matches!(failed, Error::Log(esker_log::Error::Corrupted(_))), "{failed:?}");
+    assert!(matches!(failed, StorageError::Log(esker_log::Error::Corrupted(_))), "{failed:?}");
     assert!(s.log.stats().log.after.0 > 0, "the dead ones before it are gone");
     fill(&s.log, 400..410, 2000);
     let guard = s.log.pin();
     assert!((390..410).all(|slot| s.log.read_committed(Slot(slot), &guard).is_ok()));
-    assert!(matches!(s.log.read(Slot(9999), &guard), Err(Error::CorruptedEntry { .. })));
+    assert!(matches!(
+        s.log.read(Slot(9999), &guard),
+        Err(ReadError::Storage(StorageError::CorruptedEntry { .. }))
+    ));
     s.log.truncate_before(Slot(400)).unwrap().blocking_wait().unwrap();
     s.log.close().unwrap();
 }
@@ -114,7 +117,7 @@ fn page_without_slots_survives_its_segment() {
     let s = s.reopen(Mode::Durable);
     let guard = s.log.pin();
     let read = s.log.read(Slot(50_000), &guard);
-    assert!(matches!(read, Err(Error::SlotNotFound { .. })), "{read:?}");
+    assert!(matches!(read, Err(ReadError::SlotNotFound { .. })), "{read:?}");
     s.accept(50_000, HIGH, b"of a new term");
 }
 
@@ -203,7 +206,8 @@ fn power_cut_at_every_operation_of_two_reclaim_passes() {
             let mut raised = false;
             if let Ok(log) = &log {
                 let ticket = log.truncate_before(Slot(to));
-                raised = ticket.and_then(FloorTicket::blocking_wait).is_ok() && disk.is_on();
+                let is_durable = ticket.is_ok_and(|ticket| ticket.blocking_wait().is_ok());
+                raised = is_durable && disk.is_on();
                 drop(log.maintenance().reclaim());
             }
             disk.cancel_cut();
@@ -332,7 +336,7 @@ fn close_ends_a_reclaim_pass() {
             std::thread::yield_now();
         }
         log.close().unwrap();
-        assert!(matches!(reclaims.join().unwrap(), Err(Error::Closed)));
+        assert!(matches!(reclaims.join().unwrap(), Err(StorageError::Closed)));
     });
     drop(log);
     engine.stop();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Ballot, Error, Mode, Slot};
+use esker_consensus::{AcceptError, Ballot, Mode, Slot, StorageError};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 
@@ -24,7 +24,7 @@ fn full_value_budget_is_an_error_for_new_values_only() {
         s.accept(0, LOW, &[1; 2048]);
         s.accept(1, LOW, &[2; 2048]);
         let full = s.log.accept(Slot(2), LOW, &[3; 64]);
-        assert!(matches!(full, Err(Error::BufferFull { used: 4096, size: 4096 })));
+        assert!(matches!(full, Err(AcceptError::BufferFull { used: 4096, size: 4096 })));
         // Slot 0 stays uncommitted, and the room after it is used again and again.
         s.commit(1, LOW);
         for slot in 2..100 {
@@ -50,7 +50,7 @@ fn full_value_budget_takes_replacements() {
         s.accept(1, HIGH, &[4; 100]);
         assert_eq!(s.log.stats().mutable_used, 2148);
         let grows = s.log.accept(Slot(1), Ballot { number: 9, node: 9 }, &[5; 2049]);
-        assert!(matches!(grows, Err(Error::BufferFull { .. })));
+        assert!(matches!(grows, Err(AcceptError::BufferFull { .. })));
         assert_eq!(s.log.promised(), Some(HIGH), "what was refused promised nothing");
     }
 }
@@ -65,7 +65,7 @@ fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
         s.accept(0, LOW, &[1; 4096]);
         let begin = Instant::now();
         let late = s.log.accept_timeout(Slot(1), LOW, &[1; 64], Duration::from_millis(20));
-        assert!(matches!(late, Err(Error::BufferFull { .. })));
+        assert!(matches!(late, Err(AcceptError::BufferFull { .. })));
         assert!(begin.elapsed() >= Duration::from_millis(20));
         std::thread::scope(|threads| {
             let waits = threads.spawn(|| {
@@ -89,7 +89,9 @@ fn replacement_waits_for_its_extra_bytes() {
         s.accept(1, LOW, &[1; 2000]);
         s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         std::thread::scope(|threads| {
-            let longer = || s.log.accept_timeout(Slot(0), HIGH, &[2; 3000], LONG)?.blocking_wait();
+            let longer = || -> Result<(), AcceptError> {
+                Ok(s.log.accept_timeout(Slot(0), HIGH, &[2; 3000], LONG)?.blocking_wait()?)
+            };
             let waits = threads.spawn(longer);
             give_way();
             s.commit(1, LOW);
@@ -115,7 +117,10 @@ fn failure_ends_the_wait_for_budget() {
             assert!(s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().is_err());
             let reported = waits.join().unwrap();
             assert!(
-                matches!(reported, Err(Error::Log(esker_log::Error::Poisoned(_)))),
+                matches!(
+                    reported,
+                    Err(AcceptError::Storage(StorageError::Log(esker_log::Error::Poisoned(_))))
+                ),
                 "{reported:?}"
             );
         });

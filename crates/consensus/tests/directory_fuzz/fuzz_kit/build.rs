@@ -1,6 +1,6 @@
 //! Building a consensus log that is worth damaging.
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Slot, SnapshotBounds};
+use esker_consensus::{AcceptError, Ballot, ConsensusLog, Error, Slot, SnapshotBounds};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::Engine;
 use esker_testkit::{Changes, Files, Kind, Names, Payloads, Rng, Source, Traces, payloads_in};
@@ -187,8 +187,8 @@ impl Builder {
                 match log.accept(Slot(slot), ballot, &value) {
                     Ok(ticket) => ticket.blocking_wait()?,
                     // The ballot brought another value for the slot before.
-                    Err(Error::AnotherValue { .. }) => return Ok(()),
-                    Err(error) => return Err(error),
+                    Err(AcceptError::AnotherValue { .. }) => return Ok(()),
+                    Err(error) => return Err(error.into()),
                 }
                 self.knows(vec![Fact::Accepted { slot, ballot, value }]);
             }

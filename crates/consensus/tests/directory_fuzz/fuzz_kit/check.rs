@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Slot, inspect_on};
+use esker_consensus::{Ballot, ConsensusLog, Error, PromiseError, Slot, StorageError, inspect_on};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, OpenCheck, repair, verify};
 use esker_testkit::{Changes, Files, Rng, store};
@@ -83,7 +83,7 @@ fn log_opens_if_sound(disk: &SimDisk, changes: &Changes) -> Checked {
         let (log, engine) = open(disk, check);
         engine.stop();
         match log {
-            Err(Error::Log(error)) if is_of_segments(&error) => {
+            Err(Error::Storage(StorageError::Log(error))) if is_of_segments(&error) => {
                 return Err(format!("verify says sound, and opening ({check:?}) says {error}"));
             }
             Err(error) if !is_refusal(&error) && !note_excuses(&error, changes) => {
@@ -99,7 +99,8 @@ fn open(disk: &SimDisk, validate: OpenCheck) -> (Result<ConsensusLog, Error>, En
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
     options.log.check = validate;
-    (ConsensusLog::builder(DIR).options(options).open(), engine)
+    let log = ConsensusLog::builder(DIR).options(options).open();
+    (log.map_err(Error::from), engine)
 }
 
 fn by_opening(
@@ -135,7 +136,7 @@ fn by_opening(
 /// leaves them alone.
 fn note_excuses(error: &Error, changes: &Changes) -> bool {
     use esker_log::Error as Below;
-    let is_other = matches!(error, Error::Log(Below::WrongComponent { .. }));
+    let is_other = matches!(error, Error::Storage(StorageError::Log(Below::WrongComponent { .. })));
     changes.touches_file("note") && is_other
 }
 
@@ -168,7 +169,7 @@ fn by_repair(
     let done = match repair(DIR, &below) {
         Ok(done) => done,
         Err(esker_log::Error::Corrupted(damage)) => return Err(format!("it refuses: {damage}")),
-        Err(error) if is_refusal(&Error::Log(error.clone())) => return Ok(false),
+        Err(error) if is_refusal(&StorageError::Log(error.clone()).into()) => return Ok(false),
         Err(error) => return Err(format!("an undue refusal: {error:?}")),
     };
     let is_changed =
@@ -204,7 +205,7 @@ fn by_repair(
                 one_of(&seen, allowed).and(Err("it continues and forgot".into()))
             }
         }
-        Err(Error::ReadOnly { .. }) => see(&log).and_then(|seen| {
+        Err(PromiseError::Storage(StorageError::ReadOnly { .. })) => see(&log).and_then(|seen| {
             is_true(sample, &seen)?;
             is_inspected(sample, &seen, disk)
         }),

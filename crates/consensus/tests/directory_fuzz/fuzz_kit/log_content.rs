@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Slot};
+use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, ReadError, Slot, StorageError};
 use esker_log::Error as Below;
 
 use super::facts::{SlotState, State};
@@ -21,14 +21,16 @@ pub struct LogContent {
 /// Whether an error reports corruption, or a directory that is no log, and nothing else.
 pub fn is_refusal(error: &Error) -> bool {
     match error {
-        Error::Log(cause) | Error::CorruptedEntry { cause, .. } => matches!(
-            cause,
-            Below::Corrupted(_)
-                | Below::Quarantined { .. }
-                | Below::UnsupportedVersion { .. }
-                | Below::ForeignFile { .. }
-                | Below::NotALog { .. }
-        ),
+        Error::Storage(StorageError::Log(cause) | StorageError::CorruptedEntry { cause, .. }) => {
+            matches!(
+                cause,
+                Below::Corrupted(_)
+                    | Below::Quarantined { .. }
+                    | Below::UnsupportedVersion { .. }
+                    | Below::ForeignFile { .. }
+                    | Below::NotALog { .. }
+            )
+        }
         _ => false,
     }
 }
@@ -47,10 +49,15 @@ pub fn see(log: &ConsensusLog) -> Result<LogContent, String> {
                 let committed = entry.is_committed();
                 state.slots.insert(slot, SlotState { ballot, value, committed });
             }
-            Err(Error::SlotNotFound { .. }) => {}
-            Err(Error::Truncated { .. }) if slot < state.start => {}
-            Err(error) if is_refusal(&error) => drop(unreadable.insert(slot, error)),
-            Err(error) => return Err(format!("slot {slot}: {error:?}")),
+            Err(ReadError::SlotNotFound { .. }) => {}
+            Err(ReadError::Truncated { .. }) if slot < state.start => {}
+            Err(error) => {
+                let error = Error::from(error);
+                if !is_refusal(&error) {
+                    return Err(format!("slot {slot}: {error:?}"));
+                }
+                unreadable.insert(slot, error);
+            }
         }
     }
     let mut options = IterateOptions::default();

@@ -1,6 +1,6 @@
 //! Commits, and values that are learned.
 
-use esker_consensus::{Ballot, Error, Result, Slot, Ticket};
+use esker_consensus::{Ballot, CommitError, LearnError, Slot, Ticket};
 
 use crate::consensus::{Bid, Life, LifeResult, SimEnv, broken, ensure};
 
@@ -13,8 +13,8 @@ impl SimEnv {
             node: b.node + u64::from(!right),
         });
         match life.log.commit(Slot(n), ballot) {
-            Err(Error::SlotNotFound { .. }) if accepted.is_none() => Ok(()),
-            Err(Error::BallotMismatch { .. }) if !right && slot.committed.is_none() => Ok(()),
+            Err(CommitError::SlotNotFound { .. }) if accepted.is_none() => Ok(()),
+            Err(CommitError::BallotMismatch { .. }) if !right && slot.committed.is_none() => Ok(()),
             Err(error) => {
                 self.model.committing(n);
                 self.stop(&error, "commit")
@@ -69,7 +69,7 @@ impl SimEnv {
         let there = |n: &u64| self.model.slots.get(n).is_some_and(|slot| slot.accepted.is_some());
         let whole = (from..=last).all(|n| there(&n));
         match life.log.commit_through(Slot(last)) {
-            Err(Error::Gap { slot }) if !whole => {
+            Err(CommitError::Gap { slot }) if !whole => {
                 ensure!(!there(&slot.0), "slot {slot} is no gap");
                 Ok(())
             }
@@ -95,7 +95,7 @@ impl SimEnv {
     ) -> LifeResult {
         let slot = self.model.attempt(n, ballot, value.clone());
         match life.log.learn(Slot(n), ballot, &value) {
-            Err(Error::AlreadyCommitted { entry }) => {
+            Err(LearnError::AlreadyCommitted { entry }) => {
                 let known = slot.committed.as_deref() == Some(entry.value());
                 ensure!(known, "{entry:?} is said to be committed");
                 Ok(())

@@ -1,6 +1,6 @@
 //! Truncation at both ends, and the floor of an installed snapshot.
 
-use esker_consensus::{Ballot, Error, FloorTicket, Result, Slot, SnapshotBounds};
+use esker_consensus::{Ballot, Error, FloorTicket, Slot, SnapshotBounds, TruncateError};
 
 use crate::consensus::checks::app_state_of;
 use crate::consensus::{Life, LifeResult, SimEnv, broken, ensure};
@@ -23,14 +23,14 @@ impl SimEnv {
     fn floor_raised(
         &mut self,
         life: &Life,
-        ticket: Result<FloorTicket>,
+        ticket: Result<FloorTicket, impl Into<Error>>,
         moves: bool,
         wait: bool,
         what: &str,
     ) -> LifeResult {
         let resolved = match ticket {
-            Ok(ticket) if wait => ticket.blocking_wait(),
-            ticket => ticket.map(drop),
+            Ok(ticket) if wait => ticket.blocking_wait().map_err(Error::from),
+            ticket => ticket.map(drop).map_err(Into::into),
         };
         if let Err(error) = resolved {
             return self.stop(&error, what);
@@ -75,12 +75,12 @@ impl SimEnv {
         let guard = life.log.pin();
         let high = Ballot { number: u64::MAX, node: 0 };
         let said = [
-            life.log.read(Slot(floor), &guard).err(),
-            life.log.read_committed(Slot(floor), &guard).err(),
-            life.log.maintenance().offset_of(Slot(floor)).err(),
-            life.log.accept(Slot(floor), high, b"late").err(),
-            life.log.commit(Slot(floor), high).err(),
-            life.log.learn(Slot(floor), high, b"late").err(),
+            life.log.read(Slot(floor), &guard).err().map(Error::from),
+            life.log.read_committed(Slot(floor), &guard).err().map(Error::from),
+            life.log.maintenance().offset_of(Slot(floor)).err().map(Error::from),
+            life.log.accept(Slot(floor), high, b"late").err().map(Error::from),
+            life.log.commit(Slot(floor), high).err().map(Error::from),
+            life.log.learn(Slot(floor), high, b"late").err().map(Error::from),
         ];
         for error in said {
             match error {
@@ -97,7 +97,7 @@ impl SimEnv {
         let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
         let highest = highest.map(|(n, _)| *n).max(self.model.next().checked_sub(1));
         let cut = life.log.truncate_from(Slot(n));
-        if let Err(Error::BelowFrontier { committed }) = cut {
+        if let Err(TruncateError::BelowFrontier { committed }) = cut {
             ensure!(
                 highest == Some(committed.0) && committed >= Slot(n),
                 "{committed} is no reason"
@@ -108,8 +108,8 @@ impl SimEnv {
         ensure!(cut.is_err() || is_in_order, "committed slots were dropped");
         let dropped = self.model.cut(n);
         let resolved = match cut {
-            Ok(ticket) if wait => ticket.blocking_wait(),
-            cut => cut.map(drop),
+            Ok(ticket) if wait => ticket.blocking_wait().map_err(Error::from),
+            cut => cut.map(drop).map_err(Error::from),
         };
         match resolved {
             Err(error) => self.stop(&error, "truncate_from"),

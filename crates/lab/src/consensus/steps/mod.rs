@@ -5,7 +5,7 @@ mod floor;
 mod maintenance;
 mod votes;
 
-use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
+use esker_consensus::{AcceptError, Ballot, Mode, Ticket};
 use esker_testkit::SplitMix64;
 
 use crate::consensus::slot_model::Verdict;
@@ -72,25 +72,25 @@ impl SimEnv {
         n: u64,
         ballot: Ballot,
         value: &[u8],
-        reported: &Result<T>,
+        reported: &Result<T, AcceptError>,
     ) -> LifeResult {
         let verdict = self.model.judge(n, ballot, value, self.setup.room());
         let said = match reported {
             Ok(_) if verdict == Verdict::Same => Verdict::Same,
             Ok(_) => Verdict::Stored,
-            Err(Error::StaleBallot { promised }) => {
+            Err(AcceptError::StaleBallot { promised }) => {
                 let promise = self.model.promise;
                 ensure!(*promised == promise, "{promised} is said to be promised, not {promise}");
                 Verdict::Stale
             }
-            Err(Error::AlreadyCommitted { entry }) => {
+            Err(AcceptError::AlreadyCommitted { entry }) => {
                 let slot = self.model.slots.get(&n);
                 let known = slot.and_then(|slot| slot.committed.as_deref());
                 ensure!(known == Some(entry.value()), "{entry:?} is said to be committed");
                 Verdict::Committed
             }
-            Err(Error::AnotherValue { .. }) => Verdict::Another,
-            Err(Error::BufferFull { .. }) => Verdict::Full,
+            Err(AcceptError::AnotherValue { .. }) => Verdict::Another,
+            Err(AcceptError::BufferFull { .. }) => Verdict::Full,
             Err(error) => {
                 if verdict == Verdict::Stored {
                     self.model.attempt(n, ballot, value.to_vec());

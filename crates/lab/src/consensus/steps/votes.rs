@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use esker_consensus::{Ballot, Error, Mode, Slot, Ticket};
+use esker_consensus::{
+    AcceptBatchError, AcceptError, Ballot, Error, Mode, PromiseError, ReadError, Slot, Ticket,
+};
 
 use crate::consensus::slot_model::{SlotModel, Verdict};
 use crate::consensus::{Bid, Life, LifeResult, SimEnv, broken, ensure};
@@ -12,7 +14,7 @@ impl SimEnv {
     pub(super) fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> LifeResult {
         let stale = ballot < self.model.promise;
         match life.log.promise(ballot, Slot(self.model.start())) {
-            Err(Error::StaleBallot { promised }) if stale => {
+            Err(PromiseError::StaleBallot { promised }) if stale => {
                 ensure!(promised == self.model.promise, "{promised} is said to be promised");
                 Ok(())
             }
@@ -91,10 +93,12 @@ impl SimEnv {
         let pairs: Vec<_> = values.iter().map(|(n, value)| (Slot(*n), value.as_slice())).collect();
         let reported = life.log.accept_batch(ballot, &pairs);
         let (partly, reported) = match reported {
-            Err(Error::BatchFailed { accepted, ticket, source }) => {
+            Err(AcceptBatchError::Stopped { accepted, ticket, source }) => {
                 (Some((accepted, ticket)), Err(*source))
             }
-            reported => (None, reported),
+            Err(AcceptBatchError::Refused(error)) => (None, Err(error)),
+            Err(AcceptBatchError::Storage(error)) => (None, Err(AcceptError::Storage(error))),
+            Ok(ticket) => (None, Ok(ticket)),
         };
         for (before, (n, value)) in values.into_iter().enumerate() {
             if self.model.judge(n, ballot, &value, self.setup.room()) != Verdict::Stored {
@@ -151,8 +155,8 @@ impl SimEnv {
         }
         self.promise(life, ballot, true)?;
         let promised = match life.log.promise(ballot, Slot(self.model.start())) {
-            Ok(ticket) => ticket.blocking_wait(),
-            Err(error) => Err(error),
+            Ok(ticket) => ticket.blocking_wait().map_err(Error::from),
+            Err(error) => Err(error.into()),
         };
         let promised = match promised {
             Ok(promised) => promised,
@@ -176,7 +180,7 @@ impl SimEnv {
                 ensure!(seen == before, "the promise reports {seen:?} of {before:?}");
                 Ok(())
             }
-            Err(Error::Truncated { .. }) => {
+            Err(ReadError::Truncated { .. }) => {
                 let unseen = before.iter().find(|n| !seen.contains(n));
                 let start = self.model.start();
                 ensure!(

@@ -4,7 +4,7 @@
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 
-use esker_consensus::ConsensusLog;
+use esker_consensus::{ConsensusLog, OpenError};
 use esker_disk::sim::SimDisk;
 use esker_raft::openraft::entry::{EntryPayload, RaftEntry};
 use esker_raft::openraft::storage::{IOFlushed, RaftLogStorage};
@@ -51,7 +51,7 @@ pub fn stores(log: ConsensusLog) -> Stores {
     (LogStore::new(log.clone()).unwrap(), MachineStore::new(log, Lengths::default()).unwrap())
 }
 
-pub fn log_on(disk: &SimDisk) -> esker_consensus::Result<ConsensusLog> {
+pub fn log_on(disk: &SimDisk) -> Result<ConsensusLog, OpenError> {
     ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open()
 }
 

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use esker_consensus::{
-    Ballot, Error, FloorTicket, IterateOptions, PromiseAnswer, Result, Slot, SnapshotBounds, Ticket,
+    Ballot, Error, IterateOptions, PromiseAnswer, PromiseError, ReadError, Slot, SnapshotBounds,
+    Ticket, TruncateError,
 };
 use esker_testkit::SplitMix64;
 
@@ -66,8 +67,8 @@ impl<'a> Actor<'a> {
     }
 
     /// The outcome of a call that returns a ticket; waits for it or drops it.
-    fn done(&mut self, what: &str, reported: Result<Ticket>) -> CallOutcome {
-        match reported {
+    fn done(&mut self, what: &str, reported: Result<Ticket, impl Into<Error>>) -> CallOutcome {
+        match reported.map_err(Into::into) {
             Ok(ticket) if self.rng.percent(25) => {
                 drop(ticket);
                 CallOutcome::Ordered
@@ -139,7 +140,7 @@ impl<'a> Actor<'a> {
                     self.life.unexplained("promise", &error);
                     (CallOutcome::Ordered, None)
                 }
-                Err(Error::StaleBallot { .. }) => (CallOutcome::Refused, None),
+                Err(PromiseError::StaleBallot { .. }) => (CallOutcome::Refused, None),
                 Err(error) => {
                     self.life.unexplained("promise", &error);
                     (CallOutcome::Unknown, None)
@@ -171,11 +172,11 @@ impl<'a> Actor<'a> {
         Answer { floor: promised.floor().map(u64::from), seen, end, returned: self.life.tick() }
     }
 
-    fn end(&self, what: &str, reported: Result<bool>) -> End {
+    fn end(&self, what: &str, reported: Result<bool, ReadError>) -> End {
         match reported {
             Ok(true) => End::Stopped,
             Ok(false) => End::Whole,
-            Err(Error::Truncated { floor }) => End::Truncated(floor.0),
+            Err(ReadError::Truncated { floor }) => End::Truncated(floor.0),
             Err(error) => {
                 self.life.unexplained(what, &error);
                 End::Off
@@ -211,8 +212,8 @@ impl<'a> Actor<'a> {
 
     fn truncate(&mut self, start: u64) {
         let call = self.life.tick();
-        let reported =
-            self.life.log.truncate_before(Slot(start)).and_then(FloorTicket::blocking_wait);
+        let truncated = self.life.log.truncate_before(Slot(start));
+        let reported = truncated.and_then(|ticket| Ok(ticket.blocking_wait()?));
         self.raised(call, start, start, reported);
     }
 
@@ -221,11 +222,11 @@ impl<'a> Actor<'a> {
         let call = self.life.tick();
         let bounds = SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) };
         let installed = self.life.log.snapshots().install(bounds);
-        let reported = installed.and_then(FloorTicket::blocking_wait);
+        let reported = installed.and_then(|ticket| Ok(ticket.blocking_wait()?));
         self.raised(call, floor + 1, frontier + 1, reported);
     }
 
-    fn raised(&mut self, call: u64, start: u64, next: u64, reported: Result<()>) {
+    fn raised(&mut self, call: u64, start: u64, next: u64, reported: Result<(), TruncateError>) {
         let ret = self.life.tick();
         let done = match reported {
             Ok(()) => CallOutcome::Durable(ret),
@@ -307,8 +308,8 @@ impl<'a> Actor<'a> {
                     life.whole(&entry);
                     Ok(Some(entry.ballot()))
                 }
-                Err(Error::SlotNotFound { .. } | Error::NotCommitted { .. }) => Ok(None),
-                Err(Error::Truncated { floor }) => Err(End::Truncated(floor.0)),
+                Err(ReadError::SlotNotFound { .. } | ReadError::NotCommitted { .. }) => Ok(None),
+                Err(ReadError::Truncated { floor }) => Err(End::Truncated(floor.0)),
                 Err(error) => {
                     life.unexplained("a read", &error);
                     Err(End::Off)

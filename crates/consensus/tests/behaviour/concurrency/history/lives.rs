@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options, Slot};
+use esker_consensus::{Ballot, ConsensusLog, Mode, Options, ReadError, Slot};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_testkit::SplitMix64;
 
@@ -155,7 +155,7 @@ impl Facts {
             let was = self.accepted.remove(&slot);
             let entry = match log.read(Slot(slot), &guard) {
                 Ok(entry) => entry,
-                Err(Error::SlotNotFound { .. }) => {
+                Err(ReadError::SlotNotFound { .. }) => {
                     let lost = was.is_some() || self.decided.contains(&slot);
                     ensure!(!lost, "slot {slot} is empty, and was accepted under {was:?}");
                     continue;

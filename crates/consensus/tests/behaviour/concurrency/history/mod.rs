@@ -151,7 +151,7 @@ impl<'a> Life<'a> {
     }
 
     /// An error that only a power cut explains.
-    pub fn unexplained(&self, what: &str, error: &esker_consensus::Error) {
+    pub fn unexplained(&self, what: &str, error: &dyn std::fmt::Debug) {
         if self.disk.is_on() {
             self.wrong.lock().unwrap().push(format!("{what}: {error:?}"));
         }
