@@ -9,6 +9,7 @@ mod mount;
 mod program;
 mod record;
 mod report;
+mod rng;
 mod run;
 mod search;
 

@@ -20,8 +20,8 @@ use crate::report::answer::{Answer, FailingState};
 use crate::report::losable::losable;
 use crate::report::sentence::sentence;
 use crate::report::verdict::Verdict;
+use crate::rng::Rng;
 use crate::search::candidates::{self, Candidate, Candidates};
-use crate::search::random::Rng;
 use crate::search::shrink::shrink;
 
 /// How often states are drawn when the earlier draws had too few new ones.

@@ -181,3 +181,180 @@ fn surviving_content(
     }
     durable.and_then(|version| version.content.clone())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::disk::UndecidedRequest;
+    use crate::model::loss::{LostParts, LostSectors, TornSector};
+    use crate::record::operation::{NameCall, NameChange, Operation, Request, SyncCall};
+    use crate::record::recording::Event;
+    use crate::rng::Rng;
+
+    const FILE: Ino = Ino(2);
+
+    fn request(number: u64, operation: Operation) -> Event {
+        let path = Arc::new("file".into());
+        Event::Request(Request { number, path, operation })
+    }
+
+    fn name(name: &str, before: Option<Ino>, after: Option<Ino>) -> NameChange {
+        NameChange { dir: Ino::ROOT, name: name.into(), before, after }
+    }
+
+    fn rename(number: u64, changes: Vec<NameChange>) -> Event {
+        request(number, Operation::Rename { call: NameCall::Rename, changes })
+    }
+
+    fn write(number: u64, offset: u64, bytes: &[u8]) -> Event {
+        let data = bytes.into();
+        request(number, Operation::Write { file: FILE, offset, data, durable: false })
+    }
+
+    fn sync(number: u64, inode: Ino) -> Event {
+        let call = if inode == Ino::ROOT { SyncCall::FsyncDir } else { SyncCall::Fsync };
+        request(number, Operation::Sync { inode, call })
+    }
+
+    /// A disk with a durable, empty file.
+    fn disk_with_file() -> Disk {
+        let mut disk = Disk::default();
+        disk.apply(&rename(1, vec![name("file", None, Some(FILE))]));
+        disk.apply(&sync(2, Ino::ROOT));
+        disk
+    }
+
+    fn all_lost(undecided: &[UndecidedRequest]) -> Loss {
+        let lost = undecided.iter().map(|request| (request.request, LostParts::all()));
+        Loss { requests: lost.collect() }
+    }
+
+    fn bytes(disk: &Disk, loss: &Loss) -> Vec<u8> {
+        let state = DirectoryState::new(disk, loss);
+        let default = FileState::default();
+        let file = state.files.get(&FILE).unwrap_or(&default);
+        let mut bytes = vec![0; file.size as usize];
+        for (number, content) in &file.sectors {
+            let start = (number * SECTOR_BYTES) as usize;
+            let end = bytes.len().min(start + SECTOR_BYTES as usize);
+            bytes[start..end].copy_from_slice(&content[..end - start]);
+        }
+        bytes
+    }
+
+    fn names(disk: &Disk, loss: &Loss) -> Vec<String> {
+        let names = DirectoryState::new(disk, loss).names;
+        let root = names.get(&Ino::ROOT).into_iter().flat_map(|names| names.keys());
+        root.map(|name| name.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Random programs: without a loss the bytes are those of a plain vector, and when all is lost
+    /// those that it had at the last sync.
+    #[test]
+    fn nothing_lost_is_what_the_program_sees_and_all_lost_is_the_last_sync() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let (mut disk, mut live) = (disk_with_file(), Vec::new());
+            let mut synced = live.clone();
+            for number in 3..40 {
+                let (offset, length) = (rng.below(6_000), rng.below(3_000));
+                let event = match rng.below(5) {
+                    0 | 1 if length > 0 => {
+                        let end = (offset + length) as usize;
+                        live.resize(live.len().max(end), 0);
+                        live[offset as usize..end].fill(number as u8);
+                        write(number, offset, &vec![number as u8; length as usize])
+                    }
+                    2 => {
+                        let end = live.len().min((offset + length) as usize);
+                        let start = end.min(offset as usize);
+                        live[start..end].fill(0);
+                        let (offset, bytes) = (start as u64, (end - start) as u64);
+                        request(number, Operation::Zero { file: FILE, offset, bytes })
+                    }
+                    3 => {
+                        live.resize(offset as usize, 0);
+                        request(number, Operation::Resize { file: FILE, size: offset })
+                    }
+                    _ => {
+                        synced.clone_from(&live);
+                        sync(number, FILE)
+                    }
+                };
+                disk.apply(&event);
+                assert!(bytes(&disk, &Loss::default()) == live, "seed {seed}, {event:?}");
+                let lost = all_lost(&disk.undecided());
+                assert!(bytes(&disk, &lost) == synced, "seed {seed}, {event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_sector_has_one_of_its_versions() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 1024]));
+        disk.apply(&sync(4, FILE));
+        disk.apply(&write(5, 0, &[2; 1024]));
+        disk.apply(&write(6, 512, &[3; 512]));
+        let lose = |request, sectors| {
+            let parts = LostParts { sectors, ..LostParts::default() };
+            bytes(&disk, &Loss { requests: [(request, parts)].into() })
+        };
+        assert_eq!(lose(6, LostSectors::All), [2; 1024]);
+        assert_eq!(lose(5, LostSectors::All), [[1; 512], [3; 512]].concat());
+        assert_eq!(lose(5, LostSectors::From(1)), [[2; 512], [3; 512]].concat());
+    }
+
+    #[test]
+    fn size_without_its_data_shows_zeros() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[7; 700]));
+        let parts = LostParts { sectors: LostSectors::All, ..LostParts::default() };
+        assert_eq!(bytes(&disk, &Loss { requests: [(3, parts)].into() }), [0; 700]);
+    }
+
+    #[test]
+    fn torn_sector_has_old_bytes_and_new_ones() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 512]));
+        disk.apply(&sync(4, FILE));
+        disk.apply(&write(5, 0, &[2; 512]));
+        let torn = |new_first| {
+            let torn = Some(TornSector { sector: 0, position: 100, new_first });
+            let parts = LostParts { torn, ..LostParts::default() };
+            bytes(&disk, &Loss { requests: [(5, parts)].into() })
+        };
+        assert_eq!(torn(true), [[2; 100].as_slice(), &[1; 412]].concat());
+        assert_eq!(torn(false), [[1; 100].as_slice(), &[2; 412]].concat());
+    }
+
+    #[test]
+    fn later_name_of_a_file_needs_the_earlier_one() {
+        let mut disk = Disk::default();
+        disk.apply(&rename(1, vec![name("new", None, Some(FILE))]));
+        let to_old = vec![name("new", Some(FILE), None), name("old", None, Some(FILE))];
+        disk.apply(&rename(2, to_old));
+        disk.apply(&rename(3, vec![name("other", None, Some(Ino(3)))]));
+        let lose = |request| Loss { requests: [(request, LostParts::all())].into() };
+        assert_eq!(names(&disk, &Loss::default()), ["old", "other"]);
+        assert_eq!(names(&disk, &lose(1)), ["other"]);
+        assert_eq!(names(&disk, &lose(2)), ["new", "other"]);
+        assert_eq!(names(&disk, &lose(3)), ["old"]);
+    }
+
+    #[test]
+    fn sync_of_a_file_does_not_make_its_name_durable() {
+        let mut disk = Disk::default();
+        disk.apply(&rename(1, vec![name("file", None, Some(FILE))]));
+        disk.apply(&write(2, 0, b"data"));
+        disk.apply(&sync(3, FILE));
+        let lost = all_lost(&disk.undecided());
+        assert_eq!(names(&disk, &lost), [""; 0]);
+        disk.apply(&sync(4, Ino::ROOT));
+        assert!(disk.undecided().is_empty());
+        assert_eq!(bytes(&disk, &Loss::default()), b"data");
+    }
+}

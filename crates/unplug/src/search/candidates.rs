@@ -6,8 +6,9 @@ use crate::model::directory::DirectoryState;
 use crate::model::disk::Disk;
 use crate::model::loss::Loss;
 use crate::record::recording::{Event, Recording};
+use crate::rng::Rng;
 use crate::search::classes::{self, Class};
-use crate::search::random::{self, Rng};
+use crate::search::random;
 
 /// A directory that a power cut may leave: after the event `cut`, without `loss`.
 #[derive(Clone, Debug, PartialEq, Eq)]

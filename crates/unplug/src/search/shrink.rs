@@ -1,6 +1,6 @@
 //! The smallest loss that the check still refuses.
 
-use crate::model::loss::{Loss, LostParts, LostSectors};
+use crate::model::loss::{Loss, LostParts};
 
 /// The most losses that are tried.
 const TRIALS_MAX: usize = 500;
@@ -28,7 +28,8 @@ pub fn shrink(loss: Loss, mut fails: impl FnMut(&Loss) -> bool) -> Loss {
     }
 }
 
-/// Each loss that lacks one part of this one: halves of its requests first, then single ones.
+/// Each loss that lacks a part of this one: halves of its requests first, then single ones, then
+/// the torn sectors.
 fn reductions(loss: &Loss) -> Vec<Loss> {
     let numbers: Vec<u64> = loss.requests.keys().copied().collect();
     let mut reductions = Vec::new();
@@ -45,30 +46,12 @@ fn reductions(loss: &Loss) -> Vec<Loss> {
         reductions.push(Loss::default());
     }
     for (number, parts) in &loss.requests {
-        for smaller in smaller_parts(parts) {
+        if parts.torn.is_some() {
             let mut requests = loss.requests.clone();
-            requests.insert(*number, smaller);
+            requests.insert(*number, LostParts { torn: None, ..parts.clone() });
+            requests.retain(|_, parts| !parts.is_empty());
             reductions.push(Loss { requests });
         }
     }
     reductions
-}
-
-/// The lost parts of a request without one of them.
-fn smaller_parts(parts: &LostParts) -> Vec<LostParts> {
-    let mut smaller = Vec::new();
-    if parts.sectors != LostSectors::None {
-        smaller.push(LostParts { sectors: LostSectors::None, ..parts.clone() });
-    }
-    if parts.size {
-        smaller.push(LostParts { size: false, ..parts.clone() });
-    }
-    if parts.names {
-        smaller.push(LostParts { names: false, ..parts.clone() });
-    }
-    if parts.torn.is_some() {
-        smaller.push(LostParts { torn: None, ..parts.clone() });
-    }
-    smaller.retain(|smaller| !smaller.is_empty());
-    smaller
 }
