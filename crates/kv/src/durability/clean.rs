@@ -313,3 +313,36 @@ impl Owner for CleaningPass<'_> {
         Ok(())
     }
 }
+
+// Not beside `Request`: its file is also part of a loom model, in which no other test can run.
+#[cfg(test)]
+mod tests {
+    use crate::state::request::Request;
+
+    #[test]
+    fn a_request_during_the_last_step_is_another_step() {
+        let request = Request::default();
+        assert!(request.make() && !request.make());
+        let mut steps = 0;
+        let done: Result<(), ()> = request.work(|| {
+            steps += 1;
+            if steps == 3 {
+                assert!(!request.make(), "a thread works already");
+            }
+            Ok(steps < 3)
+        });
+        assert_eq!((done, steps, request.is_made()), (Ok(()), 4, false));
+    }
+
+    #[test]
+    fn work_that_failed_can_be_requested_again() {
+        let request = Request::default();
+        assert!(request.make());
+        assert_eq!(request.work(|| Err(7)), Err(7));
+        assert!(request.make(), "no thread works");
+        let panicked = std::panic::catch_unwind(|| {
+            request.work(|| -> Result<bool, ()> { panic!("as a bug would") })
+        });
+        assert!(panicked.is_err() && !request.is_made());
+    }
+}
