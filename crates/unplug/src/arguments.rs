@@ -1,8 +1,11 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
+
+use crate::search::candidates::Candidate;
 
 /// Cut the power under a program: record what it does to its directory, build the directories that
 /// a power cut could leave, and check each
@@ -13,14 +16,56 @@ use clap::Parser;
 ///
 /// Exit status: 0 kept, 1 lost, 2 usage or refused by the system, 3 not measured or check broken.
 #[derive(Debug, Parser)]
-#[command(name = "unplug", version)]
+#[command(
+    name = "unplug",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub struct Arguments {
-    /// A shell command that fails on a directory in which something is lost
-    #[arg(long, value_name = "CMD")]
-    pub check: Option<String>,
+    #[command(subcommand)]
+    pub command: Option<Command>,
     /// A shell command to run first; what it leaves counts as durable
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
+    /// Write the recording to a file, for replay and explain
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    #[command(flatten)]
+    pub check: CheckArguments,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check the states of a recording, or build one of them
+    Replay(ReplayArguments),
+    /// Print the requests and the output of a recording, in their order
+    Explain {
+        /// The recording
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// The recording
+    pub file: PathBuf,
+    /// Build this state alone, and keep its directory
+    #[arg(long, value_name = "ID")]
+    pub state: Option<Candidate>,
+    #[command(flatten)]
+    pub check: CheckArguments,
+}
+
+/// The check, and which states it runs on.
+#[derive(Debug, Args)]
+pub struct CheckArguments {
+    /// A shell command that fails on a directory in which something is lost
+    #[arg(long, value_name = "CMD")]
+    pub check: Option<String>,
     /// How many different states to check
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub states: usize,
@@ -36,7 +81,4 @@ pub struct Arguments {
     /// Print the answer as one JSON object
     #[arg(long)]
     pub json: bool,
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
-    pub program: Vec<OsString>,
 }

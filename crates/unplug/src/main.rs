@@ -4,6 +4,7 @@
 
 mod arguments;
 mod check;
+mod folders;
 mod model;
 mod mount;
 mod program;
@@ -12,6 +13,7 @@ mod report;
 mod rng;
 mod run;
 mod search;
+mod states;
 
 use std::process::ExitCode;
 

@@ -1,63 +1,111 @@
-//! A run: record, look for what could be lost, check the states, shrink the one that fails.
+//! The commands: record and check a program, replay a recording, explain it.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use anyhow::{Context, Result, bail};
 
-use crate::arguments::Arguments;
-use crate::check::command::{Check, CheckResult};
-use crate::check::pool::{CheckPool, Refused, StateToCheck};
+use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
+use crate::check::command::{CheckFiles, CheckResult};
+use crate::check::pool::CheckPool;
+use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
-use crate::model::loss::Loss;
 use crate::mount::namespace;
 use crate::program::Program;
+use crate::record::file;
 use crate::record::recording::Recording;
 use crate::report::answer::{Answer, FailingState};
 use crate::report::losable::losable;
 use crate::report::sentence::sentence;
+use crate::report::timeline;
 use crate::report::verdict::Verdict;
-use crate::rng::Rng;
-use crate::search::candidates::{self, Candidate, Candidates};
-use crate::search::shrink::shrink;
+use crate::search::candidates::{self, Candidate};
+use crate::states::{Outcome, StateChecks, check_of};
 
-/// How often states are drawn when the earlier draws had too few new ones.
-const DRAWS_MAX: usize = 8;
-
-/// The folders of a run.
-struct Folders {
-    /// On the file system of temporary files; what is kept for the user is here.
-    base: PathBuf,
-    /// Where the recorded directory is mounted.
-    recorded: PathBuf,
-    /// In memory.
-    states: PathBuf,
+/// Runs a command; returns its exit status.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match &arguments.command {
+        None => record(arguments),
+        Some(Command::Replay(arguments)) => replay(arguments),
+        Some(Command::Explain { file }) => {
+            let recording = file::load(file)?;
+            match timeline::print(&recording, &mut io::stdout().lock()) {
+                // The reader has seen enough.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+                printed => printed.map(|()| ExitCode::SUCCESS).context("standard output"),
+            }
+        }
+    }
 }
 
-/// Runs the program and its checks, prints the answer.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+fn record(arguments: &Arguments) -> Result<ExitCode> {
     namespace::enter()?;
     let folders = Folders::new()?;
     let program = Program { setup: arguments.setup.clone(), arguments: arguments.program.clone() };
     let recorded = program.run(&folders.recorded)?;
-    let mut answer = answer(arguments, &recorded.recording, &folders)?;
+    if let Some(path) = &arguments.record {
+        file::save(&recorded.recording, path)?;
+    }
+    let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
     if !recorded.status.success() {
         answer.notes.push(format!("the program failed: {}", recorded.status));
         if answer.verdict == Verdict::Kept {
             answer.verdict = Verdict::NotMeasured;
         }
     }
-    answer.print(arguments.json)?;
-    folders.remove(answer.failing.is_some());
+    answer.print(arguments.check.json)?;
+    folders.remove();
     Ok(answer.verdict.exit_code())
 }
 
-fn answer(arguments: &Arguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
+fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
+    let recording = file::load(&arguments.file)?;
+    namespace::enter()?;
+    let folders = Folders::new()?;
+    let code = match &arguments.state {
+        Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
+        None => {
+            let answer = answer(&arguments.check, &recording, &folders)?;
+            answer.print(arguments.check.json)?;
+            answer.verdict.exit_code()
+        }
+    };
+    folders.remove();
+    Ok(code)
+}
+
+/// Builds one state, and runs the check on it where there is one.
+fn replay_state(
+    arguments: &CheckArguments,
+    recording: &Recording,
+    state: &Candidate,
+    folders: &Folders,
+) -> Result<ExitCode> {
+    if state.cut > recording.events.len() {
+        bail!("the recording has {} events, and no state {state}", recording.events.len());
+    }
+    let disk = candidates::disk_at(recording, state.cut);
+    let kept = folders.kept()?;
+    let built = DirectoryState::new(&disk, &state.loss);
+    let files = CheckFiles::new(&kept);
+    built.write_with_output(&recording.nodes, &disk.output, &files.dir, &files.output)?;
+    let result = check_of(arguments).map(|check| check.run(&files)).transpose()?;
+    let verdict = match result {
+        None => "",
+        Some(CheckResult::Passed) => "the check passed\n",
+        Some(CheckResult::Failed) => "the check failed\n",
+        Some(CheckResult::TimedOut) => "the check did not end in time\n",
+    };
+    let text = sentence(recording, &disk, state);
+    write!(io::stdout().lock(), "{verdict}{text}\nthe directory: {}\n", files.dir.display())?;
+    let passed = matches!(result, None | Some(CheckResult::Passed));
+    Ok(if passed { ExitCode::SUCCESS } else { Verdict::Lost.exit_code() })
+}
+
+fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
     let mut answer = Answer::new(recording);
-    let Some(command) = &arguments.check else {
+    let Some(check) = check_of(arguments) else {
         answer.losable = losable(recording).iter().map(ToString::to_string).collect();
         answer.verdict = match answer.losable.is_empty() {
             true if recording.requests() == 0 => Verdict::NotMeasured,
@@ -66,116 +114,50 @@ fn answer(arguments: &Arguments, recording: &Recording, folders: &Folders) -> Re
         };
         return Ok(answer);
     };
-    let check =
-        Check { command: command.clone(), timeout: Duration::from_secs(arguments.check_timeout) };
-    let last = candidates::disk_at(recording, recording.events.len());
+    let output = candidates::disk_at(recording, recording.events.len()).output;
     let pool = CheckPool {
         check: &check,
         nodes: &recording.nodes,
-        output: &last.output,
+        output: &output,
         folder: &folders.states,
         jobs: arguments.jobs.max(1),
     };
-    let uncut = DirectoryState::new(&last, &Loss::default());
-    if pool.check_one(&uncut, last.output.len())? != CheckResult::Passed {
-        answer.verdict = Verdict::CheckBroken;
-        answer.notes.push("the check fails on the directory as the program left it".to_owned());
-        return Ok(answer);
+    let mut checks = StateChecks { recording, pool: &pool, checked: 0 };
+    let outcome = checks.run(arguments)?;
+    answer.states = checks.checked;
+    match outcome {
+        Outcome::CheckBroken => {
+            answer.verdict = Verdict::CheckBroken;
+            answer.note("the check fails on the directory as the program left it");
+        }
+        Outcome::Passed { complete: true } => answer.verdict = Verdict::Kept,
+        Outcome::Passed { complete: false } => {
+            answer.note("too few states for the cuts: raise --states");
+        }
+        Outcome::Refused(refused) => {
+            let kept = folders.kept()?;
+            answer.verdict = Verdict::Lost;
+            let timed_out = refused.result == CheckResult::TimedOut;
+            answer.failing = Some(failing(recording, &pool, &refused.candidate, timed_out, &kept)?);
+        }
     }
-    search(arguments, recording, &pool, folders, &mut answer)?;
     Ok(answer)
 }
 
-fn search(
-    arguments: &Arguments,
+/// Builds the failing state in a folder of the user, with the log of its check.
+fn failing(
     recording: &Recording,
     pool: &CheckPool<'_>,
-    folders: &Folders,
-    answer: &mut Answer,
-) -> Result<()> {
-    let mut candidates = Candidates::default();
-    let (classes, complete) = candidates.find_in_classes(recording, arguments.states);
-    let mut refused = check_states(recording, pool, classes, answer)?;
-    let mut rng = Rng::new(arguments.seed);
-    for _ in 0..DRAWS_MAX {
-        let left = arguments.states.saturating_sub(answer.states);
-        if refused.is_some() || left == 0 {
-            break;
-        }
-        let drawn = candidates.draw(recording, &mut rng, left);
-        refused = check_states(recording, pool, drawn, answer)?;
-    }
-    let Some(refused) = refused else {
-        answer.verdict = if complete { Verdict::Kept } else { Verdict::NotMeasured };
-        if !complete {
-            answer.notes.push("too few states for the cuts: raise --states".to_owned());
-        }
-        return Ok(());
-    };
-    let disk = candidates::disk_at(recording, refused.candidate.cut);
-    let fails = |loss: &Loss| {
-        let state = DirectoryState::new(&disk, loss);
-        let result = pool.check_one(&state, disk.output.len());
-        result.is_ok_and(|result| result != CheckResult::Passed)
-    };
-    let loss = shrink(refused.candidate.loss, fails);
-    let kept = folders.base.join("failing");
-    fs::create_dir_all(&kept).with_context(|| format!("failed to make {}", kept.display()))?;
-    pool.run(&DirectoryState::new(&disk, &loss), disk.output.len(), &kept)?;
-    answer.verdict = Verdict::Lost;
-    answer.failing = Some(FailingState {
-        sentence: sentence(recording, &disk, refused.candidate.cut, &loss),
-        timed_out: refused.result == CheckResult::TimedOut,
-        folder: kept,
-    });
-    Ok(())
-}
-
-/// Checks states in the order of their cuts, until one is refused.
-fn check_states(
-    recording: &Recording,
-    pool: &CheckPool<'_>,
-    mut states: Vec<Candidate>,
-    answer: &mut Answer,
-) -> Result<Option<Refused>> {
-    states.sort_by_key(|candidate| candidate.cut);
-    let result = pool.check_all(|send| {
-        let mut states = states.into_iter().peekable();
-        candidates::visit_cuts(recording, |cut, disk| {
-            while let Some(candidate) = states.next_if(|state| state.cut == cut) {
-                let state = DirectoryState::new(disk, &candidate.loss);
-                if !send(StateToCheck { candidate, state, output_bytes: disk.output.len() }) {
-                    return false;
-                }
-            }
-            states.peek().is_some()
-        });
-    })?;
-    answer.states += result.checked;
-    Ok(result.refused)
-}
-
-impl Folders {
-    /// Removes all but the failing state, where there is one. What stays of an empty folder is no
-    /// reason to fail.
-    fn remove(&self, keeps_failing: bool) {
-        let _ = unmount(&self.states, UnmountFlags::DETACH);
-        let _ = fs::remove_dir(&self.states);
-        let _ = fs::remove_dir(&self.recorded);
-        if !keeps_failing {
-            let _ = fs::remove_dir(&self.base);
-        }
-    }
-
-    fn new() -> Result<Self> {
-        let base = tempfile::Builder::new().prefix("unplug-").tempdir();
-        let base = base.context("failed to make a temporary folder")?.keep();
-        let folders = Self { recorded: base.join("dir"), states: base.join("states"), base };
-        for folder in [&folders.recorded, &folders.states] {
-            fs::create_dir(folder).with_context(|| format!("{}", folder.display()))?;
-        }
-        mount("tmpfs", Path::new(&folders.states), "tmpfs", MountFlags::empty(), None)
-            .context("failed to mount a file system in memory for the states")?;
-        Ok(folders)
-    }
+    state: &Candidate,
+    timed_out: bool,
+    kept: &Path,
+) -> Result<FailingState> {
+    let disk = candidates::disk_at(recording, state.cut);
+    pool.run(&DirectoryState::new(&disk, &state.loss), disk.output.len(), kept)?;
+    Ok(FailingState {
+        id: state.to_string(),
+        sentence: sentence(recording, &disk, state),
+        timed_out,
+        folder: kept.to_owned(),
+    })
 }

@@ -111,11 +111,8 @@ impl CheckPool<'_> {
     fn write(&self, state: &DirectoryState, output_bytes: usize, folder: &Path) -> Result<()> {
         let files = CheckFiles::new(folder);
         remove(&files.dir).with_context(|| format!("failed to clear {}", files.dir.display()))?;
-        fs::create_dir_all(&files.dir)
-            .and_then(|()| state.write(self.nodes, &files.dir))
-            .with_context(|| format!("failed to build a state in {}", files.dir.display()))?;
-        fs::write(&files.output, &self.output[..output_bytes])
-            .with_context(|| format!("failed to write {}", files.output.display()))
+        let output = &self.output[..output_bytes];
+        state.write_with_output(self.nodes, output, &files.dir, &files.output)
     }
 }
 

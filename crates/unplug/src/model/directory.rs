@@ -8,6 +8,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
+
 use super::disk::Disk;
 use super::loss::Loss;
 use super::names::DirectoryNames;
@@ -54,9 +56,24 @@ impl DirectoryState {
     }
 
     /// Writes the state into an empty directory.
-    pub fn write(&self, nodes: &BTreeMap<Ino, Node>, to: &Path) -> io::Result<()> {
+    fn write(&self, nodes: &BTreeMap<Ino, Node>, to: &Path) -> io::Result<()> {
         let mut links = BTreeMap::new();
         self.write_directory(Ino::ROOT, nodes, to, &mut links)
+    }
+
+    /// Writes the state into a new directory, and the output before the cut into a file.
+    pub fn write_with_output(
+        &self,
+        nodes: &BTreeMap<Ino, Node>,
+        output: &[u8],
+        dir: &Path,
+        output_file: &Path,
+    ) -> anyhow::Result<()> {
+        std::fs::create_dir_all(dir)
+            .and_then(|()| self.write(nodes, dir))
+            .with_context(|| format!("failed to build a state in {}", dir.display()))?;
+        std::fs::write(output_file, output)
+            .with_context(|| format!("failed to write {}", output_file.display()))
     }
 
     fn hash_directory(&self, dir: Ino, hasher: &mut DefaultHasher) {
@@ -185,8 +202,6 @@ fn surviving_content(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::disk::UndecidedRequest;
     use crate::model::loss::{LostParts, LostSectors, TornSector};
@@ -197,7 +212,7 @@ mod tests {
     const FILE: Ino = Ino(2);
 
     fn request(number: u64, operation: Operation) -> Event {
-        let path = Arc::new("file".into());
+        let path = "file".to_owned();
         Event::Request(Request { number, path, operation })
     }
 

@@ -177,7 +177,7 @@ impl Recorder {
 
     fn record(&mut self, ino: Ino, operation: Operation) {
         self.drain_output();
-        let path = self.path(ino);
+        let path = self.path(ino).to_string_lossy().into_owned();
         self.recording.add(path, operation);
     }
 
@@ -199,7 +199,7 @@ fn node(inode: &Inode) -> Node {
     let node_type = match &inode.object {
         Object::File(_) => NodeType::File,
         Object::Directory { .. } => NodeType::Directory,
-        Object::Symlink(target) => NodeType::Symlink(target.clone()),
+        Object::Symlink(target) => NodeType::Symlink(target.clone().into_os_string()),
     };
     Node { node_type, mode: inode.mode }
 }

@@ -1,4 +1,5 @@
-//! Recordings: the operations of a program, its output, and where it said what.
+//! Recordings: the operations of a program and its output, in one order.
 
+pub mod file;
 pub mod operation;
 pub mod recording;

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The number of a file, directory or link. Never used twice in a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ino(pub u64);
 
 impl Ino {
@@ -18,15 +19,15 @@ impl Ino {
 pub type RequestNumber = u64;
 
 /// A request that changes something or makes it durable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     pub number: RequestNumber,
-    /// The path when the request arrived, relative to the recorded directory.
-    pub path: Arc<PathBuf>,
+    /// The path when the request arrived, relative to the recorded directory, for messages.
+    pub path: String,
     pub operation: Operation,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
     Write {
         file: Ino,
@@ -58,7 +59,7 @@ pub enum Operation {
 }
 
 /// The system call that changed names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NameCall {
     Create,
     Mkdir,
@@ -70,7 +71,7 @@ pub enum NameCall {
     Exchange,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SyncCall {
     Fsync,
     Fdatasync,
@@ -78,7 +79,7 @@ pub enum SyncCall {
 }
 
 /// A name in a directory before and after.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameChange {
     pub dir: Ino,
     pub name: OsString,
@@ -89,7 +90,7 @@ pub struct NameChange {
 /// Displays as the call with its path: `rename(db.tmp, db)`, `write(log, 4096 bytes at 0)`.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = &self.path;
         match &self.operation {
             Operation::Write { offset, data, .. } => {
                 write!(f, "write({path}, {} bytes at {offset})", data.len())

@@ -1,13 +1,14 @@
 //! The requests of a program to its directory, and its output, in one order.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::ffi::OsString;
+
+use serde::{Deserialize, Serialize};
 
 use super::operation::{Ino, Operation, Request, RequestNumber};
 
 /// One event of a recording.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// Everything before this is durable: the end of the setup.
     SetupEnd,
@@ -19,21 +20,21 @@ pub enum Event {
 }
 
 /// The type of an inode, which never changes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeType {
     File,
     Directory,
-    Symlink(PathBuf),
+    Symlink(OsString),
 }
 
 /// An inode as the recording knows it: its type, and its permissions at the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     pub node_type: NodeType,
     pub mode: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub events: Vec<Event>,
     pub nodes: BTreeMap<Ino, Node>,
@@ -41,9 +42,9 @@ pub struct Recording {
 }
 
 impl Recording {
-    pub fn add(&mut self, path: PathBuf, operation: Operation) {
+    pub fn add(&mut self, path: String, operation: Operation) {
         self.requests += 1;
-        let request = Request { number: self.requests, path: Arc::new(path), operation };
+        let request = Request { number: self.requests, path, operation };
         self.events.push(Event::Request(request));
     }
 

@@ -28,6 +28,8 @@ pub struct Answer {
 /// The smallest state that the check refuses.
 #[derive(Debug)]
 pub struct FailingState {
+    /// The name of the state, for `unplug replay --state`.
+    pub id: String,
     pub sentence: String,
     pub timed_out: bool,
     /// Holds the directory (`state`), the output, and the log of the check.
@@ -47,6 +49,11 @@ impl Answer {
         }
     }
 
+    /// Adds a sentence for the user.
+    pub fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
     pub fn print(&self, as_json: bool) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if as_json {
@@ -64,6 +71,7 @@ impl Answer {
                 writeln!(out, "the check did not end in time")?;
             }
             writeln!(out, "the directory: {}", failing.folder.join("state").display())?;
+            writeln!(out, "the state, for unplug replay --state: {}", failing.id)?;
         }
         for line in self.losable.iter().take(LOSABLE_SHOWN_MAX) {
             writeln!(out, "  {line}")?;
@@ -78,6 +86,7 @@ impl Answer {
     fn json(&self) -> serde_json::Value {
         let failing = self.failing.as_ref().map(|failing| {
             json!({
+                "state": failing.id,
                 "sentence": failing.sentence,
                 "timed_out": failing.timed_out,
                 "folder": failing.folder,

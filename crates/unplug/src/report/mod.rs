@@ -3,4 +3,5 @@
 pub mod answer;
 pub mod losable;
 pub mod sentence;
+pub mod timeline;
 pub mod verdict;

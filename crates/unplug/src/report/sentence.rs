@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::model::disk::{Disk, UndecidedRequest};
-use crate::model::loss::{Loss, LostParts, LostSectors};
+use crate::model::loss::{LostParts, LostSectors};
 use crate::record::operation::{Request, RequestNumber};
 use crate::record::recording::{Event, Recording};
+use crate::search::candidates::Candidate;
 
 /// Describes the loss in one sentence, and the requests that survive it in a second.
-pub fn sentence(recording: &Recording, disk: &Disk, cut: usize, loss: &Loss) -> String {
-    let requests = requests(recording, cut);
+pub fn sentence(recording: &Recording, disk: &Disk, state: &Candidate) -> String {
+    let Candidate { cut, loss } = state;
+    let requests = requests(recording, *cut);
     let undecided = disk.undecided();
     let surviving = disk.names.surviving(&|request| loss.loses_names(request));
     let mut lost = Vec::new();

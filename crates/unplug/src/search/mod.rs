@@ -4,3 +4,4 @@ pub mod candidates;
 pub mod classes;
 pub mod random;
 pub mod shrink;
+pub mod state_id;

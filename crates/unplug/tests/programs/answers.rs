@@ -41,7 +41,7 @@ fn missing_sync_of_the_file_is_found() {
     let program = save(":", "sync .");
     let Some((code, answer)) = check(&program) else { return };
     assert_eq!(code, 1, "{answer}");
-    assert!(answer.contains("lost `2 write(db.tmp, 4 bytes at 0)"), "{answer}");
+    assert!(answer.contains("lost `2 write(db.tmp, 4 bytes at 0)`"), "{answer}");
     let (code, answer) = self::answer(&["--", "sh", "-c", &program]).expect("ran just now");
     assert_eq!(code, 1, "{answer}");
     let line =
@@ -123,4 +123,37 @@ fn mount_ends_with_a_killed_tool() {
     child.wait().expect("ends");
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is read");
     assert!(!mounts.contains("unplug"), "{mounts}");
+}
+
+#[test]
+fn recording_is_explained_and_a_state_of_it_replayed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let recording = folder.path().join("recording");
+    let recording = recording.to_str().expect("is text");
+    let program = save(":", "sync .");
+    let arguments = ["--record", recording, "--json", "--check", CHECK, "--", "sh", "-c", &program];
+    let Some((code, answer)) = answer(&arguments) else { return };
+    assert_eq!(code, 1, "{answer}");
+    let json: serde_json::Value = serde_json::from_str(&answer).expect("JSON");
+    let state = json["failing"]["state"].as_str().expect("a name");
+
+    let (code, timeline) = self::answer(&["explain", recording]).expect("needs no mount");
+    assert_eq!(code, 0, "{timeline}");
+    assert!(
+        timeline.contains("rename(db.tmp, db)") && timeline.contains("output: AAAA"),
+        "{timeline}"
+    );
+
+    let replay = ["replay", recording, "--state", state, "--check", CHECK];
+    let (code, replayed) = self::answer(&replay).expect("ran just now");
+    assert_eq!(code, 1, "{replayed}");
+    assert!(replayed.starts_with("the check failed\n"), "{replayed}");
+    let sentence = json["failing"]["sentence"].as_str().expect("a sentence");
+    assert!(replayed.contains(sentence), "{replayed}");
+    // The whole search finds the same state again.
+    let (code, again) =
+        self::answer(&["replay", recording, "--json", "--check", CHECK]).expect("ran just now");
+    assert_eq!(code, 1, "{again}");
+    let again: serde_json::Value = serde_json::from_str(&again).expect("JSON");
+    assert_eq!(again["failing"]["sentence"], json["failing"]["sentence"]);
 }

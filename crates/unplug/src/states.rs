@@ -1,0 +1,104 @@
+//! The check of a recording's states, until one is refused, and the smallest loss that shows it.
+
+use anyhow::Result;
+
+use crate::arguments::CheckArguments;
+use crate::check::command::{Check, CheckResult};
+use crate::check::pool::{CheckPool, Refused, StateToCheck};
+use crate::model::directory::DirectoryState;
+use crate::model::loss::Loss;
+use crate::record::recording::Recording;
+use crate::rng::Rng;
+use crate::search::candidates::{self, Candidate, Candidates};
+use crate::search::shrink::shrink;
+
+/// How often states are drawn when the earlier draws had too few new ones.
+const DRAWS_MAX: usize = 8;
+
+/// The result of the checks of all states.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The check fails on the directory as the program left it.
+    CheckBroken,
+    /// All states pass; whether the classes of all cuts were among them.
+    Passed { complete: bool },
+    /// The smallest loss that the check refuses, and how it ended first.
+    Refused(Refused),
+}
+
+/// The checks of a recording.
+pub struct StateChecks<'a> {
+    pub recording: &'a Recording,
+    pub pool: &'a CheckPool<'a>,
+    /// The number of states checked so far.
+    pub checked: usize,
+}
+
+impl StateChecks<'_> {
+    /// Checks the classes of all cuts, then states from the seed.
+    pub fn run(&mut self, arguments: &CheckArguments) -> Result<Outcome> {
+        if !self.passes_uncut()? {
+            return Ok(Outcome::CheckBroken);
+        }
+        let mut candidates = Candidates::default();
+        let (classes, complete) = candidates.find_in_classes(self.recording, arguments.states);
+        let mut refused = self.check_all(classes)?;
+        let mut rng = Rng::new(arguments.seed);
+        for _ in 0..DRAWS_MAX {
+            let left = arguments.states.saturating_sub(self.checked);
+            if refused.is_some() || left == 0 {
+                break;
+            }
+            let drawn = candidates.draw(self.recording, &mut rng, left);
+            refused = self.check_all(drawn)?;
+        }
+        Ok(match refused {
+            Some(refused) => Outcome::Refused(self.shrink(refused)),
+            None => Outcome::Passed { complete },
+        })
+    }
+
+    fn passes_uncut(&self) -> Result<bool> {
+        let disk = candidates::disk_at(self.recording, self.recording.events.len());
+        let state = DirectoryState::new(&disk, &Loss::default());
+        Ok(self.pool.check_one(&state, disk.output.len())? == CheckResult::Passed)
+    }
+
+    /// Checks states in the order of their cuts, until one is refused.
+    fn check_all(&mut self, mut states: Vec<Candidate>) -> Result<Option<Refused>> {
+        states.sort_by_key(|candidate| candidate.cut);
+        let result = self.pool.check_all(|send| {
+            let mut states = states.into_iter().peekable();
+            candidates::visit_cuts(self.recording, |cut, disk| {
+                while let Some(candidate) = states.next_if(|state| state.cut == cut) {
+                    let state = DirectoryState::new(disk, &candidate.loss);
+                    if !send(StateToCheck { candidate, state, output_bytes: disk.output.len() }) {
+                        return false;
+                    }
+                }
+                states.peek().is_some()
+            });
+        })?;
+        self.checked += result.checked;
+        Ok(result.refused)
+    }
+
+    fn shrink(&self, refused: Refused) -> Refused {
+        let Candidate { cut, loss } = refused.candidate;
+        let disk = candidates::disk_at(self.recording, cut);
+        let fails = |loss: &Loss| {
+            let state = DirectoryState::new(&disk, loss);
+            let result = self.pool.check_one(&state, disk.output.len());
+            result.is_ok_and(|result| result != CheckResult::Passed)
+        };
+        let loss = shrink(loss, fails);
+        Refused { candidate: Candidate { cut, loss }, result: refused.result }
+    }
+}
+
+/// The check of the arguments; `None` when there is none.
+pub fn check_of(arguments: &CheckArguments) -> Option<Check> {
+    let command = arguments.check.clone()?;
+    let timeout = std::time::Duration::from_secs(arguments.check_timeout);
+    Some(Check { command, timeout })
+}
