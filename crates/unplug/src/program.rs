@@ -4,14 +4,15 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
 
 use crate::mount::filesystem::RecordedFs;
 use crate::mount::namespace::end_with_this_thread;
@@ -55,7 +56,9 @@ impl Program {
         mount.recorder().end_setup();
         let status = mount.run(&self.arguments)?;
         let recording = mount.recorder().finish(status.success());
-        mount.session.umount_and_join().context("failed to unmount the recorded directory")?;
+        // A child that the program left may be in it; then it ends with this process.
+        unmount(dir, UnmountFlags::DETACH).context("failed to unmount the recorded directory")?;
+        drop(mount.session);
         Ok(RecordedRun { recording, status })
     }
 }
@@ -105,21 +108,24 @@ impl RecordingMount {
         let mut child = command.spawn().with_context(|| format!("failed to start {program:?}"))?;
         // The writing end must be the program's alone, or its end is never seen.
         drop(command);
-        std::thread::scope(|scope| {
-            let drained = scope.spawn(|| self.drain(&watched));
-            let status = child.wait().context("failed to wait for the program");
-            drained.join().map_err(|_| anyhow::anyhow!("the reader of the output panicked"))??;
-            status
-        })
+        self.record_output(&watched, &child)?;
+        child.wait().context("failed to wait for the program")
     }
 
     /// Records output as it comes, so that a program that prints much and changes nothing does not
-    /// wait for ever.
-    fn drain(&self, output: &OwnedFd) -> Result<()> {
+    /// wait for ever. Returns when the program has ended: what its children print later is theirs.
+    fn record_output(&self, output: &OwnedFd, program: &Child) -> Result<()> {
+        let process = pidfd_open(Pid::from_child(program), PidfdFlags::empty());
+        let process = process.context("failed to watch the program")?;
+        let mut open = true;
         loop {
-            let mut readable = [PollFd::new(output, PollFlags::IN)];
-            poll(&mut readable, None).context("failed to wait for output")?;
-            if !self.recorder().drain_output() {
+            let mut events =
+                vec![PollFd::new(&process, PollFlags::IN), PollFd::new(output, PollFlags::IN)];
+            events.truncate(if open { 2 } else { 1 });
+            poll(&mut events, None).context("failed to wait for the program")?;
+            let ended = !events[0].revents().is_empty();
+            open = open && self.recorder().drain_output();
+            if ended {
                 return Ok(());
             }
         }

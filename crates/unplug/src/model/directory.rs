@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,6 +110,8 @@ impl DirectoryState {
                 NodeType::Directory => {
                     std::fs::create_dir(&path)?;
                     self.write_directory(*ino, nodes, &path, links)?;
+                    // Without these bits it could not be removed after the check.
+                    std::fs::set_permissions(&path, Permissions::from_mode(node.mode | 0o700))?;
                 }
                 NodeType::Symlink(target) => symlink(target, &path)?,
                 NodeType::File => match links.get(ino) {
@@ -150,7 +153,8 @@ impl FileState {
 
     fn write(&self, mode: u32, path: &Path) -> io::Result<()> {
         let mut options = std::fs::OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(mode | 0o600).open(path)?;
+        let file = options.write(true).create_new(true).open(path)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
         file.set_len(self.size)?;
         let mut run: Vec<u8> = Vec::new();
         let mut start = 0;

@@ -157,3 +157,17 @@ fn recording_is_explained_and_a_state_of_it_replayed() {
     let again: serde_json::Value = serde_json::from_str(&again).expect("JSON");
     assert_eq!(again["failing"]["sentence"], json["failing"]["sentence"]);
 }
+
+#[test]
+fn child_that_keeps_the_output_open_does_not_hold_the_answer_up() {
+    let start = std::time::Instant::now();
+    let program = "sleep 600 & printf AAAA > db; chmod 444 db; sync db .; echo saved";
+    let check = "[ ! -s \"$UNPLUG_OUTPUT\" ] || [ \"$(stat -c %a db)\" = 444 ]";
+    let Some((code, answer)) =
+        answer(&["--states", "50", "--check", check, "--", "sh", "-c", program])
+    else {
+        return;
+    };
+    assert_eq!(code, 0, "{answer}");
+    assert!(start.elapsed() < std::time::Duration::from_secs(300));
+}
