@@ -105,10 +105,13 @@ fn replay_state(
 
 fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
     let mut answer = Answer::new(recording);
+    if recording.requests() == 0 {
+        answer.note("the program changed nothing in its directory");
+        return Ok(answer);
+    }
     let Some(check) = check_of(arguments) else {
         answer.losable = losable(recording).iter().map(ToString::to_string).collect();
         answer.verdict = match answer.losable.is_empty() {
-            true if recording.requests() == 0 => Verdict::NotMeasured,
             true => Verdict::Kept,
             false => Verdict::Lost,
         };

@@ -67,19 +67,26 @@ impl CheckPool<'_> {
         let refused = Mutex::new(None::<Refused>);
         let worker = |number: usize| -> Result<()> {
             let folder = self.folder.join(number.to_string());
+            let mut worked = Ok(());
             while let Some(to_check) = receive(&receiver) {
-                let result = self.run(&to_check.state, to_check.output_bytes, &folder);
-                if result.is_err() {
-                    stop.store(true, Ordering::Relaxed);
+                // What was sent before the stop is taken too, so that no sender waits for ever.
+                if stop.load(Ordering::Relaxed) {
+                    continue;
+                }
+                match self.run(&to_check.state, to_check.output_bytes, &folder) {
+                    Ok(CheckResult::Passed) => {}
+                    Ok(result) => {
+                        stop.store(true, Ordering::Relaxed);
+                        keep_earliest(&refused, Refused { candidate: to_check.candidate, result });
+                    }
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        worked = Err(error);
+                    }
                 }
                 checked.fetch_add(1, Ordering::Relaxed);
-                let result = result?;
-                if result != CheckResult::Passed {
-                    stop.store(true, Ordering::Relaxed);
-                    keep_earliest(&refused, Refused { candidate: to_check.candidate, result });
-                }
             }
-            Ok(())
+            worked
         };
         std::thread::scope(|scope| -> Result<()> {
             let worker = &worker;

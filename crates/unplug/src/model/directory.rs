@@ -230,7 +230,7 @@ mod tests {
 
     fn write(number: u64, offset: u64, bytes: &[u8]) -> Event {
         let data = bytes.into();
-        request(number, Operation::Write { file: FILE, offset, data, durable: false })
+        request(number, Operation::Write { file: FILE, offset, data })
     }
 
     fn sync(number: u64, inode: Ino) -> Event {
@@ -309,6 +309,17 @@ mod tests {
                 assert!(bytes(&disk, &lost) == synced, "seed {seed}, {event:?}");
             }
         }
+    }
+
+    #[test]
+    fn returned_write_is_durable_and_what_was_written_before_it_is_not() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 512, &[1; 512]));
+        disk.apply(&write(4, 1024, &[2; 512]));
+        let returned = Operation::WriteReturned { file: FILE, offset: 1024, bytes: 512 };
+        disk.apply(&request(5, returned));
+        let lost = all_lost(&disk.undecided());
+        assert_eq!(bytes(&disk, &lost), [[0; 512], [0; 512], [2; 512]].concat());
     }
 
     #[test]

@@ -77,11 +77,12 @@ impl Disk {
     fn apply_request(&mut self, request: &Request) {
         let number = request.number;
         match &request.operation {
-            Operation::Write { file, offset, data, durable } => {
-                let file = self.files.entry(*file).or_default();
-                file.write(number, *offset, data);
-                if *durable {
-                    file.make_range_durable(*offset, *offset + data.len() as u64);
+            Operation::Write { file, offset, data } => {
+                self.files.entry(*file).or_default().write(number, *offset, data);
+            }
+            Operation::WriteReturned { file, offset, bytes } => {
+                if let Some(file) = self.files.get_mut(file) {
+                    file.make_range_durable(*offset, *offset + *bytes);
                 }
             }
             Operation::Zero { file, offset, bytes } => {

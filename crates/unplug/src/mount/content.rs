@@ -52,10 +52,13 @@ impl Content {
             let absent: Vec<u64> = self.chunks.range(whole).map(|(number, _)| *number).collect();
             absent.iter().for_each(|number| drop(self.chunks.remove(number)));
         }
-        for part in parts(offset, end.saturating_sub(offset)) {
-            if let Some(chunk) = self.chunks.get_mut(&part.chunk) {
-                chunk[part.start..][..part.length].fill(0);
-            }
+        // Only chunks that are there: a hole may be as large as a file can be.
+        let touched = offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES).max(offset / CHUNK_BYTES);
+        for (number, chunk) in self.chunks.range_mut(touched) {
+            let start = number * CHUNK_BYTES;
+            let from = offset.saturating_sub(start) as usize;
+            let to = (end - start).min(CHUNK_BYTES) as usize;
+            chunk[from..to].fill(0);
         }
     }
 
@@ -105,6 +108,14 @@ fn parts(offset: u64, length: u64) -> impl Iterator<Item = ChunkPart> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn end_of_a_huge_hole_is_cut_at_once() {
+        let mut content = Content::default();
+        content.write((1 << 62) + 5, b"end");
+        content.resize(7);
+        assert_eq!((content.size(), content.allocated()), (7, 0));
+    }
 
     /// Against a plain vector, with a fixed sequence of calls that cross chunks.
     #[test]

@@ -22,6 +22,9 @@ pub struct Recorder {
     recording: Recording,
     /// The reading end of the program's standard output; does not block.
     output: Option<OwnedFd>,
+    /// Writes of one call with O_DSYNC or O_SYNC that has not returned. The kernel sends a sync
+    /// after the last of them, before the call returns, which is no call of the program.
+    returning: Vec<(Ino, Operation)>,
     /// The last name that each inode was given, for messages.
     names: HashMap<Ino, (Ino, OsString)>,
 }
@@ -29,7 +32,8 @@ pub struct Recorder {
 impl Recorder {
     pub fn new(access: Access) -> Self {
         let recording = Recording::default();
-        Self { tree: Tree::new(access), recording, output: None, names: HashMap::new() }
+        let names = HashMap::new();
+        Self { tree: Tree::new(access), recording, output: None, returning: Vec::new(), names }
     }
 
     pub fn tree(&self) -> &Tree {
@@ -50,6 +54,7 @@ impl Recorder {
 
     /// Ends the recording; `success` is whether the program said that all is well.
     pub fn finish(&mut self, success: bool) -> Recording {
+        self.record_returns();
         self.drain_output();
         if success {
             self.recording.events.push(Event::Success);
@@ -138,8 +143,11 @@ impl Recorder {
 
     pub fn write(&mut self, file: Ino, offset: u64, data: &[u8], durable: bool) -> Result<()> {
         self.tree.content_mut(file)?.write(offset, data);
-        let operation = Operation::Write { file, offset, data: data.into(), durable };
-        self.record(file, operation);
+        self.record(file, Operation::Write { file, offset, data: data.into() });
+        if durable {
+            let bytes = data.len() as u64;
+            self.returning.push((file, Operation::WriteReturned { file, offset, bytes }));
+        }
         Ok(())
     }
 
@@ -164,7 +172,11 @@ impl Recorder {
     }
 
     pub fn sync(&mut self, inode: Ino, call: SyncCall) {
-        self.record(inode, Operation::Sync { inode, call });
+        if self.returns_of(inode) {
+            self.record_returns();
+        } else {
+            self.record(inode, Operation::Sync { inode, call });
+        }
     }
 
     fn named(&mut self, ino: Ino, (dir, name): (Ino, &OsStr)) {
@@ -175,7 +187,22 @@ impl Recorder {
         self.record(ino, Operation::Rename { call, changes });
     }
 
+    fn returns_of(&self, inode: Ino) -> bool {
+        self.returning.first().is_some_and(|(file, _)| *file == inode)
+    }
+
+    fn record_returns(&mut self) {
+        for (file, operation) in std::mem::take(&mut self.returning) {
+            let path = self.path(file).to_string_lossy().into_owned();
+            self.recording.add(path, operation);
+        }
+    }
+
     fn record(&mut self, ino: Ino, operation: Operation) {
+        // A kernel that sends no sync for them, or the next write of the same call.
+        if !(matches!(operation, Operation::Write { .. }) && self.returns_of(ino)) {
+            self.record_returns();
+        }
         self.drain_output();
         let path = self.path(ino).to_string_lossy().into_owned();
         self.recording.add(path, operation);

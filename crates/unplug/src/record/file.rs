@@ -26,8 +26,12 @@ pub fn load(path: &Path) -> Result<Recording> {
     let Some(encoded) = bytes.strip_prefix(MAGIC) else {
         bail!("{} is no recording of this version of unplug", path.display());
     };
-    postcard::from_bytes(encoded)
-        .with_context(|| format!("{} is not a whole recording", path.display()))
+    let recording: Recording = postcard::from_bytes(encoded)
+        .with_context(|| format!("{} is not a whole recording", path.display()))?;
+    if !recording.has_plain_names() {
+        bail!("{} has names that lead out of a directory", path.display());
+    }
+    Ok(recording)
 }
 
 #[cfg(test)]
@@ -44,7 +48,7 @@ mod tests {
         let mut recording = Recording::default();
         recording.events.push(Event::SetupEnd);
         let data = [1, 2, 3].as_slice().into();
-        let write = Operation::Write { file: Ino(2), offset: 7, data, durable: true };
+        let write = Operation::Write { file: Ino(2), offset: 7, data };
         recording.add("a".to_owned(), write);
         recording.events.push(Event::Output(b"done\n".to_vec()));
         save(&recording, &path).unwrap();

@@ -33,8 +33,12 @@ pub enum Operation {
         file: Ino,
         offset: u64,
         data: Arc<[u8]>,
-        /// Whether the file was open with O_DSYNC or O_SYNC: durable when the call returned.
-        durable: bool,
+    },
+    /// A write to a file that is open with O_DSYNC or O_SYNC returns: its bytes are durable.
+    WriteReturned {
+        file: Ino,
+        offset: u64,
+        bytes: u64,
     },
     /// A hole, or a range of zeros: nothing grows.
     Zero {
@@ -94,6 +98,9 @@ impl fmt::Display for Request {
         match &self.operation {
             Operation::Write { offset, data, .. } => {
                 write!(f, "write({path}, {} bytes at {offset})", data.len())
+            }
+            Operation::WriteReturned { offset, bytes, .. } => {
+                write!(f, "return of the O_DSYNC write({path}, {bytes} bytes at {offset})")
             }
             Operation::Zero { offset, bytes, .. } => {
                 write!(f, "fallocate({path}, {bytes} zero bytes at {offset})")

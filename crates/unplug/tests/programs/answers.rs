@@ -161,7 +161,7 @@ fn recording_is_explained_and_a_state_of_it_replayed() {
 #[test]
 fn child_that_keeps_the_output_open_does_not_hold_the_answer_up() {
     let start = std::time::Instant::now();
-    let program = "sleep 600 & printf AAAA > db; chmod 444 db; sync db .; echo saved";
+    let program = "sleep 600 2> /dev/null & printf AAAA > db; chmod 444 db; sync db .; echo saved";
     let check = "[ ! -s \"$UNPLUG_OUTPUT\" ] || [ \"$(stat -c %a db)\" = 444 ]";
     let Some((code, answer)) =
         answer(&["--states", "50", "--check", check, "--", "sh", "-c", program])
@@ -170,4 +170,32 @@ fn child_that_keeps_the_output_open_does_not_hold_the_answer_up() {
     };
     assert_eq!(code, 0, "{answer}");
     assert!(start.elapsed() < std::time::Duration::from_secs(300));
+}
+
+/// `dd` with O_DSYNC: the write is undecided until it returns, and nothing else becomes durable.
+#[test]
+fn write_with_dsync_is_torn_before_it_returns_and_syncs_nothing_else() {
+    let setup = "head -c 8192 /dev/zero > db";
+    let dsync = "dd if=/dev/zero bs=4096 count=1 of=db oflag=dsync conv=notrunc status=none";
+    let program =
+        format!("printf BBBB | dd of=db conv=notrunc status=none; {dsync} seek=1; echo done");
+    let check = "[ ! -s \"$UNPLUG_OUTPUT\" ] || grep -q BBBB db";
+    let arguments = ["--setup", setup, "--check", check, "--", "sh", "-c", &program];
+    let Some((code, answer)) = answer(&arguments) else { return };
+    assert_eq!(code, 1, "{answer}");
+    assert!(answer.contains("lost `3 write(db, 4 bytes at 0)`"), "{answer}");
+
+    let program = "printf A%.0s $(seq 2048) | dd of=db bs=2048 oflag=dsync status=none; echo done";
+    let whole =
+        "[ \"$(tr -d '\\0' < db | wc -c)\" = 0 ] || [ \"$(tr -d '\\0' < db | wc -c)\" = 2048 ]";
+    let (code, answer) =
+        self::answer(&["--states", "50", "--check", whole, "--", "sh", "-c", program])
+            .expect("ran");
+    assert_eq!(code, 1, "{answer}");
+}
+
+#[test]
+fn program_that_changes_nothing_is_not_measured_with_a_check_either() {
+    let Some((code, answer)) = answer(&["--check", "true", "--", "true"]) else { return };
+    assert_eq!(code, 3, "{answer}");
 }
