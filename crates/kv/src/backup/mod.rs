@@ -62,6 +62,7 @@ pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRKVBU");
 /// # Ok::<(), esker_kv::Error>(())
 /// ```
 pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq, BackupError> {
+    log.component().expect(COMPONENT)?;
     backup(&mut source::LogReader(log), &to)
 }
 
@@ -69,6 +70,7 @@ impl Writer {
     /// Copies everything that was accepted before this call, and maybe more.
     pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq, BackupError> {
         self.view().refuse_if_closing()?;
+        self.view().gap().refuse().map_err(BackupError::Quarantined)?;
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
         options.log.must_exist = false;

@@ -4,6 +4,7 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::MutexGuard;
 
 use crate::base::operation_errors::BackupError;
+use crate::state::gap::range_before;
 use crate::state::writer::Writer;
 
 /// The records that a backup copies.
@@ -59,6 +60,11 @@ impl Source for LogReader<'_> {
         // The durable position is only as far as the records could be read. More was durable.
         if let Some(corruption) = self.0.storage().corruption() {
             return Err(esker_log::Error::Corrupted(corruption).into());
+        }
+        if let Some(before) = range_before(self.0.oldest())
+            && self.0.storage().was_repaired()?
+        {
+            return Err(BackupError::Quarantined(before));
         }
         Ok((stream, self.0.durable()))
     }

@@ -38,7 +38,7 @@ use crate::index::keys::Keys;
 use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};
 use crate::state::apply::apply_record;
-use crate::state::gap::Gap;
+use crate::state::gap::{Gap, range_before};
 use crate::state::keyspaces::{CATALOG_ID, CatalogChange, DEFAULT_ID, DEFAULT_NAME, Keyspaces};
 use crate::state::records::Records;
 
@@ -117,10 +117,11 @@ impl<'a> Replay<'a> {
         if replayed.last < end {
             return Err(esker_log::Error::NotFound { seq: end }.into());
         }
-        let before = Seq(self.log.oldest().0.saturating_sub(1));
-        if !self.gap.is_some() && before > Seq::ZERO && self.log.was_repaired()? {
-            // A repair that found no manifest cannot tell what was dropped from what was lost.
-            self.gap.add(Seq::ZERO, before);
+        if let Some(before) = range_before(self.log.oldest())
+            && !self.gap.is_some()
+            && self.log.was_repaired()?
+        {
+            self.gap.add(before.from, before.to);
         }
         Ok(replayed)
     }

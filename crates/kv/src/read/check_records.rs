@@ -4,6 +4,7 @@ use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::operation_errors::CheckError;
+use crate::base::options::COMPONENT;
 use crate::record::Record;
 
 /// Reads every durable record of a store's log and checks that it is one of a store. Returns their
@@ -13,6 +14,7 @@ use crate::record::Record;
 /// # Errors
 /// [`CheckError`].
 pub fn check_records(log: &ReadOnlyLog) -> Result<u64, CheckError> {
+    log.component().expect(COMPONENT)?;
     let mut stream = log.stream(Start::Oldest)?;
     let mut count = 0;
     loop {

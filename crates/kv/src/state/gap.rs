@@ -172,6 +172,14 @@ impl Gap {
     }
 }
 
+/// The range of the records before the oldest one; `None` when it is the first. Of a log that was
+/// repaired it is a gap: a repair that found no manifest cannot tell dropped records from lost
+/// ones.
+pub(crate) fn range_before(oldest: Seq) -> Option<SeqRange> {
+    let to = Seq(oldest.0.saturating_sub(1));
+    (to > Seq::ZERO).then_some(SeqRange { from: Seq::ZERO, to })
+}
+
 /// The key after a key.
 fn after(key: &[u8]) -> Vec<u8> {
     let mut next = key.to_vec();

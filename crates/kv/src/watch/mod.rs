@@ -11,6 +11,7 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::operation_errors::WatchError;
+use crate::base::options::COMPONENT;
 #[cfg(doc)]
 use crate::base::store_error::StoreError;
 use crate::state::writer::Writer;
@@ -105,6 +106,7 @@ impl Watch {
     /// ```
     pub fn from_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self, WatchError> {
         let from = from.into();
+        log.component().expect(COMPONENT)?;
         log.refresh()?;
         refuse_above(log.durable(), from)?;
         let names = KeyspaceNames::from_log(log)?;

@@ -215,3 +215,34 @@ fn cleaning_overtakes_a_backup_of_another_process() {
     }
     assert!(overtaken > 3, "{overtaken}");
 }
+
+/// A log of records that are not a store's, and a copy that did not end.
+#[test]
+fn only_the_log_of_a_store_is_taken_for_one() {
+    for component in [None, Some(esker_kv::UNFINISHED_BACKUP)] {
+        let (disk, engine) = (SimDisk::new(1), Engine::manual());
+        let mut options_of_log = esker_log::Options::default();
+        options_of_log.disk = Arc::new(disk.process());
+        options_of_log.engine = Some(engine.clone());
+        options_of_log.component = component;
+        let log = esker_log::Log::builder(DIR).options(options_of_log).open().unwrap();
+        log.append(b"no record of a store").unwrap().blocking_wait().unwrap();
+        let builder = ReadOnlyLog::builder(DIR).disk(Arc::new(disk.process()));
+        let reader = builder.engine(engine.clone()).open().unwrap();
+        let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
+        let is_wrong = |error: LogError| matches!(error, LogError::WrongComponent { .. });
+        let Err(BackupError::Store(StoreError::Log(refused))) = backup_log(&reader, to) else {
+            panic!("{component:?}: was copied")
+        };
+        assert!(is_wrong(refused), "{component:?}");
+        assert!(disk.files(Path::new(COPY)).map_or(true, |files| files.is_empty()));
+        let Err(WatchError::Store(StoreError::Log(refused))) =
+            esker_kv::Watch::from_log(&reader, Seq(0))
+        else {
+            panic!("{component:?}: is watched")
+        };
+        assert!(is_wrong(refused), "{component:?}");
+        assert!(esker_kv::check_records(&reader).is_err(), "{component:?}");
+        log.close().unwrap();
+    }
+}

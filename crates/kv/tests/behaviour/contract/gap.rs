@@ -12,7 +12,7 @@ use std::sync::Arc;
 use esker_disk::sim::SimDisk;
 use esker_kv::{
     Batch, Error, Keyspace, KeyspaceError, KeyspaceReader, NAME_LIMIT, OpenError, ReadError,
-    ReadOnlyStore, Seq, SeqRange, Store, StoreError, Watch, WatchError,
+    ReadOnlyStore, Seq, SeqRange, Store, StoreError, Watch, WatchError, backup_log,
 };
 use esker_log::{Engine, OnCorruption, ReadOnlyLog, ReadOptions, repair};
 use esker_testkit::SplitMix64;
@@ -313,6 +313,12 @@ fn a_store_whose_first_segments_and_manifest_are_lost_does_not_know_their_keys()
         assert!(is_unknown(keys.get(0u32.to_be_bytes())), "{without_manifest}");
         assert_eq!(keys.get(99u32.to_be_bytes()).unwrap().as_deref(), Some(&[99; 3000][..]));
         assert!(!store.quarantined().is_empty());
+        // A copy would answer that such keys do not exist.
+        assert!(is_unknown(store.backup("/copy")), "{without_manifest}");
+        let log = ReadOnlyLog::builder(DIR).disk(Arc::new(sim_env.disk.process()));
+        let log = log.engine(Engine::manual()).open().unwrap();
+        let copy = Store::builder("/copy").options(sim_env.options());
+        assert!(is_unknown(backup_log(&log, copy)), "{without_manifest}");
     }
 }
 
