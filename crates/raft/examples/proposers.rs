@@ -88,7 +88,8 @@ async fn start(count: u64, dir: &std::path::Path) -> Result<Nodes, Box<dyn Error
         };
         let (cluster, round_trip) = (ClusterId([1; 16]), Duration::from_millis(10));
         let clock = WallClock::default();
-        let options = NodeOptions { node: id, cluster, log, listener, round_trip, clock };
+        let options =
+            NodeOptions { node: id, cluster, log, listener, security: None, round_trip, clock };
         let counter = Replica::new(Counter(0));
         nodes.push((Node::start(options, &counter)?, member, counter));
     }

@@ -58,6 +58,7 @@ pub use network::connect::connect;
 pub use network::handshake::ClusterId;
 pub use network::link::{Link, Network, RaftAddress};
 pub use network::server::Server;
+pub use network::transport::{Connection, PeerSecurity, SecuredConnection, Stream};
 pub use node::Node;
 pub use node::commands::{Command, Commands, Member};
 pub use node::error::NodeError;

@@ -26,7 +26,9 @@ use crate::base::tick_clock::TickClock;
 use crate::base::wall_clock::WallClock;
 use crate::machine_store::Machine;
 use crate::network::handshake::ClusterId;
-pub use crate::network::transport::{Connection, Listener, Stream, Transport};
+pub use crate::network::transport::{
+    Connection, IncomingConnection, Listener, SecuredConnection, Stream, Transport,
+};
 use crate::node::Node;
 use crate::node::commands::Commands;
 use crate::node::replica::Replica;

@@ -48,14 +48,15 @@
 //! | `duplicate_node`, `disk_stall`, `lease_reads` | tasks of a running node |
 //! | `handover` | gives leadership away when the node stops |
 //! | `client_ports`, `port`, `certificate` | the ports of clients, and the certificate of HTTP/3 |
+//! | `tls`, `cluster_certificates` | TLS between nodes, and certificates for it |
 //! | `http` | the HTTP interface |
 //! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
 //! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
 
 mod call;
-#[cfg(feature = "http3")]
 mod certificate;
 mod client_ports;
+mod cluster_certificates;
 mod counters;
 mod disk_stall;
 mod duplicate_node;
@@ -77,15 +78,17 @@ mod port;
 mod protocol;
 mod server;
 mod supervisor;
+mod tls;
 
 pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
+pub use cluster_certificates::{make_certificates, renew_certificates};
 pub use error::ServerError;
 pub use esker_raft::connect;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
 pub use identity::is_node_label;
-pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
+pub use options::{CertificateFiles, FollowerAnswer, PeerCertificateFiles, ServerOptions};
 pub use protocol::{
     AddNodeRequest, ClockStatus, FollowClockRequest, FollowClockResponse, MemberInfo, Members,
     NodeStatus, RemoveNodeRequest, TransferRequest, TransferResponse,

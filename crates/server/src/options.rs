@@ -37,6 +37,16 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
+/// The files that a node shows to the other nodes, and those that it trusts, PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerCertificateFiles {
+    /// The authority of all nodes of the cluster. Several while one replaces another.
+    pub ca: PathBuf,
+    /// The certificate of this node and its key. It names the node and the cluster:
+    /// `node-N.CLUSTER.esker.internal`. See [`make_certificates`](crate::make_certificates).
+    pub own: CertificateFiles,
+}
+
 /// The options of a node.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -89,6 +99,12 @@ pub struct ServerOptions {
     pub certificate_life: Duration,
     /// The time between two checks of the certificate. A minute.
     pub certificate_check_interval: Duration,
+    /// The certificates of the connections between nodes, in both directions; read again when they
+    /// change. `None`: whoever reaches the port of `raft_listen` can act as any node.
+    pub peer_certificates: Option<PeerCertificateFiles>,
+    /// Whether this node talks without TLS to nodes that have none: for the time in which a cluster
+    /// gets certificates. Needed where `raft_listen` is not on loopback and there are none. `false`.
+    pub plain_peers: bool,
     /// The answer to requests for timestamps while another node leads.
     pub follower_answer: FollowerAnswer,
     /// The number of lost spans, counted by the program if it sends spans: a metric of the node.
@@ -122,6 +138,8 @@ impl ServerOptions {
             certificate: None,
             certificate_life: Duration::from_secs(180 * 24 * 3600),
             certificate_check_interval: Duration::from_secs(60),
+            peer_certificates: None,
+            plain_peers: false,
             follower_answer: FollowerAnswer::default(),
             spans_lost: None,
             oracle: OracleOptions::default(),

@@ -27,6 +27,7 @@ use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
 use crate::supervisor::{FailureSignal, NodeFailure, Supervisor, Tasks};
+use crate::tls::PeerTls;
 
 /// The time that requests may take to end when the node stops.
 const REQUESTS_END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,8 +59,10 @@ impl Server {
     /// # Errors
     /// [`ServerError`]. A node that failed to start is not a member, unless it was one before.
     pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
+        let mut options = options;
         check(&options)?;
         // Before the data is touched.
+        let peer_tls = open_peer_tls(&mut options)?;
         let mut clients = ClientPorts::bind(&options, || port::bind(options.listen, "--listen"))?;
         let peers = port::bind(options.raft_listen, "--raft-listen")?;
         let (address, raft_address) = (clients.address()?, port::local_address(&peers)?);
@@ -76,6 +79,7 @@ impl Server {
             cluster: identity.cluster,
             log,
             listener: peers,
+            security: peer_tls.clone().map(|peers| peers as _),
             round_trip: options.round_trip,
             clock: options.clock.clone(),
         };
@@ -114,6 +118,10 @@ impl Server {
             "watch the disk",
             disk_stall::watch(Arc::clone(&state), options.disk_stall_timeout),
         );
+        if let Some(peers) = peer_tls {
+            let watch = peers.watch(options.certificate_check_interval);
+            tasks.spawn("watch the certificate for other nodes", watch);
+        }
         if let Some(on) = options.lease_reads {
             tasks.spawn("switch leases", lease_reads::keep_switched(Arc::clone(&state), on));
         }
@@ -221,6 +229,35 @@ fn check(options: &ServerOptions) -> Result<(), ServerError> {
         return Err(ServerError::ClockOutOfRange);
     }
     Ok(())
+}
+
+/// Opens the certificates of connections between nodes. The certificate gives the node its number,
+/// if no option does.
+fn open_peer_tls(options: &mut ServerOptions) -> Result<Option<Arc<PeerTls>>, ServerError> {
+    let refused = |why: String| Err(ServerError::InvalidOption(why));
+    let Some(files) = &options.peer_certificates else {
+        let raft = options.raft_listen;
+        if raft.ip().to_canonical().is_loopback() || options.plain_peers {
+            return Ok(None);
+        }
+        return refused(format!(
+            "--raft-listen {raft}: whoever reaches this address could act as any node. Make \
+             certificates with `esker cluster certs DIR --nodes 1=HOST,2=HOST,3=HOST`, and start \
+             node N with --peer-ca, --peer-cert and --peer-key of DIR/node-N. In a network that \
+             you trust whole, --plain-peers does without"
+        ));
+    };
+    let peers = PeerTls::open(files, options.plain_peers)?;
+    match options.node {
+        Some(node) if node != peers.node() => {
+            let cert = files.own.cert.display();
+            refused(format!("--peer-cert {cert} is of node {}, and not {node}", peers.node()))
+        }
+        _ => {
+            options.node = Some(peers.node());
+            Ok(Some(Arc::new(peers)))
+        }
+    }
 }
 
 fn warn_of_loopback(client: &str, raft: &str) {

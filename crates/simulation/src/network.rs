@@ -4,12 +4,15 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet, VecDeque};
 use std::fmt;
+use std::future::ready;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use esker_raft::simulation::{Connection, Listener, Transport};
+use esker_raft::simulation::{
+    Connection, IncomingConnection, Listener, SecuredConnection, Transport,
+};
 use esker_testkit::SplitMix64;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -373,7 +376,7 @@ impl fmt::Debug for NodeTransport {
 
 impl Transport for NodeTransport {
     /// Connects to the node whose number is the address. Waits for ever while the direction is cut.
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn connect<'a>(&'a self, address: &'a str, _: u64) -> BoxFuture<'a, io::Result<Connection>> {
         let wrong = || io::Error::from(io::ErrorKind::AddrNotAvailable);
         Box::pin(async move {
             let to = address.parse().map_err(|_| wrong())?;
@@ -399,10 +402,13 @@ pub(crate) struct NodeListener {
 }
 
 impl Listener for NodeListener {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<std::net::IpAddr>)>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<IncomingConnection>> {
         Box::pin(async move {
             match self.arrived.recv().await {
-                Some(connection) => Ok((connection, None)),
+                Some(stream) => {
+                    let opened = Ok(SecuredConnection { stream, node: None });
+                    Ok(IncomingConnection { peer: None, opening: Box::pin(ready(opened)) })
+                }
                 None => std::future::pending().await,
             }
         })

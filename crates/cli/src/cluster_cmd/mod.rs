@@ -1,5 +1,6 @@
 //! `esker cluster`: looking at a cluster, and changing it.
 
+mod certs;
 mod change;
 mod clocks;
 mod local;
@@ -23,6 +24,8 @@ pub enum ClusterCommand {
     Remove(change::RemoveArguments),
     /// Have epochs follow the leader's clock at once, however far ahead it is
     FollowClock(change::FollowClockArguments),
+    /// Make the certificates with which the nodes of a cluster know each other
+    Certs(certs::CertsArguments),
     /// Run three nodes in one folder until it is interrupted, for trying out
     Local(local::LocalArguments),
 }
@@ -36,6 +39,7 @@ pub fn run(command: ClusterCommand) -> Outcome {
             ClusterCommand::Add(arguments) => change::add(&arguments).await,
             ClusterCommand::Remove(arguments) => change::remove(&arguments).await,
             ClusterCommand::FollowClock(arguments) => change::follow_clock(&arguments).await,
+            ClusterCommand::Certs(arguments) => certs::run(&arguments),
             ClusterCommand::Local(arguments) => local::run(&arguments).await,
         }
     })

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use esker_oracle::COUNT_MAX;
-use esker_server::{CertificateFiles, FollowerAnswer, ServerOptions, is_address};
+use esker_server::{
+    CertificateFiles, FollowerAnswer, PeerCertificateFiles, ServerOptions, is_address,
+};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::serve_cmd::file::ConfigFile;
@@ -122,6 +124,20 @@ pub struct ServeArguments {
     /// The key of --cert, PEM
     #[arg(long, env = "ESKER_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority of the nodes' certificates, PEM: connections between nodes are encrypted, and
+    /// each side proves which node it is
+    #[arg(long, env = "ESKER_PEER_CA", value_name = "FILE")]
+    peer_ca: Option<PathBuf>,
+    /// The certificate of this node for the others, PEM; see `esker cluster certs`
+    #[arg(long, env = "ESKER_PEER_CERT", value_name = "FILE")]
+    peer_cert: Option<PathBuf>,
+    /// The key of --peer-cert, PEM
+    #[arg(long, env = "ESKER_PEER_KEY", value_name = "FILE")]
+    peer_key: Option<PathBuf>,
+    /// Talk to other nodes without certificates, too: for the time in which a cluster gets them, or
+    /// in a network that is trusted whole
+    #[arg(long, env = "ESKER_PLAIN_PEERS", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    plain_peers: Option<bool>,
     /// How to answer requests for timestamps while another node leads [default: 409]
     #[arg(long, env = "ESKER_FOLLOWER_ANSWER", value_name = "409|307|forward", value_parser = follower_answer)]
     follower_answer: Option<FollowerAnswer>,
@@ -350,8 +366,31 @@ impl ServeArguments {
                 return Err(Failure::usage(why));
             }
         }
+        self.peers(file, &mut options)?;
         self.clients(file, &mut options)?;
         self.timing(file, options)
+    }
+
+    /// The certificates of the connections between nodes.
+    fn peers(&self, file: &ConfigFile, options: &mut ServerOptions) -> Outcome {
+        let ca = self.peer_ca.as_ref().or(file.peer_ca.as_ref());
+        let cert = self.peer_cert.as_ref().or(file.peer_cert.as_ref());
+        let key = self.peer_key.as_ref().or(file.peer_key.as_ref());
+        options.plain_peers = self.plain_peers.or(file.plain_peers).unwrap_or_default();
+        options.peer_certificates = match (ca, cert, key) {
+            (Some(ca), Some(cert), Some(key)) => {
+                let own = CertificateFiles { cert: cert.clone(), key: key.clone() };
+                Some(PeerCertificateFiles { ca: ca.clone(), own })
+            }
+            (None, None, None) => None,
+            _ => {
+                return Err(Failure::usage(
+                    "--peer-ca (ESKER_PEER_CA), --peer-cert (ESKER_PEER_CERT) and --peer-key \
+                     (ESKER_PEER_KEY) are given together",
+                ));
+            }
+        };
+        Ok(())
     }
 
     /// How clients are answered.

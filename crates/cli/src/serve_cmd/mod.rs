@@ -150,6 +150,8 @@ async fn report_dropped(lines: Lines) {
 fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option<SocketAddr>) {
     let oracle = &options.oracle;
     let files = options.certificate.as_ref();
+    let peers = options.peer_certificates.as_ref();
+    let shown = |file: &Path| tracing::field::display(file.display().to_string());
     let follower_answer = match options.follower_answer {
         FollowerAnswer::Redirect => "307",
         FollowerAnswer::Forward => "forward",
@@ -174,6 +176,10 @@ fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option
         http3 = if options.http3 { "on" } else { "off" },
         cert = files.map(|files| tracing::field::display(files.cert.display())),
         key = files.map(|files| tracing::field::display(files.key.display())),
+        peer_ca = peers.map(|files| shown(&files.ca)),
+        peer_cert = peers.map(|files| shown(&files.own.cert)),
+        peer_key = peers.map(|files| shown(&files.own.key)),
+        plain_peers = options.plain_peers.then_some("on"),
         follower_answer,
         lease_reads = options.lease_reads,
         profile_listen = profiles.map(tracing::field::display),

@@ -173,7 +173,8 @@ impl Cluster {
             let shown = now.as_nanos() as i128 + i128::from(ahead.load(SeqCst)) * 1_000_000_000;
             u64::try_from(shown.max(0)).unwrap_or(u64::MAX)
         });
-        let options = NodeOptions { node: id, cluster, log, listener, round_trip, clock };
+        let options =
+            NodeOptions { node: id, cluster, log, listener, security: None, round_trip, clock };
         let epochs = Replica::new(Epochs::default());
         let node = Arc::new(Node::start(options, &epochs).unwrap());
         let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), self.options.clone());

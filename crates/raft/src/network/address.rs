@@ -31,8 +31,8 @@ impl Address {
         }
     }
 
-    /// Connects to the current address.
-    pub(crate) async fn connect(&self) -> io::Result<Connection> {
-        self.transport.connect(&self.get()).await
+    /// Connects to node `to` at the current address.
+    pub(crate) async fn connect(&self, to: u64) -> io::Result<Connection> {
+        self.transport.connect(&self.get(), to).await
     }
 }

@@ -95,7 +95,12 @@ pub struct Network {
 impl Network {
     /// Creates the connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self::with_transport(Arc::new(TcpTransport), cluster, node, TerminalState::default())
+        Self::with_transport(
+            Arc::new(TcpTransport::default()),
+            cluster,
+            node,
+            TerminalState::default(),
+        )
     }
 
     /// Creates the connections of a node that has this terminal state, over any transport.

@@ -77,7 +77,7 @@ impl Peer {
 /// Opens a connection, and checks that the other side accepts it.
 pub(crate) async fn connect(address: &Address, handshake: &Handshake) -> io::Result<Connection> {
     with_deadline(CONNECT_TIMEOUT, async {
-        let mut stream = address.connect().await?;
+        let mut stream = address.connect(handshake.to).await?;
         handshake.write(&mut stream).await?;
         let answer = Handshake::read(&mut stream).await?;
         answer.check_welcome()?;

@@ -217,7 +217,7 @@ mod tests {
     async fn link() -> (ProofLink, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address_text = listener.local_addr().unwrap().to_string();
-        let address = Address::new(Arc::new(TcpTransport), &address_text);
+        let address = Address::new(Arc::new(TcpTransport::default()), &address_text);
         let purpose = Purpose::Proofs;
         let handshake =
             Handshake { version: PROTOCOL_VERSION, purpose, cluster: CLUSTER, from: 1, to: 2 };

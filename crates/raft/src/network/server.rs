@@ -42,7 +42,9 @@ use crate::network::proof;
 use crate::network::timeouts::{
     SNAPSHOT_STALL_TIMEOUT, TimeoutConnection, with_deadline, with_timeouts,
 };
-use crate::network::transport::{Connection, Listener};
+use crate::network::transport::{
+    Connection, IncomingConnection, Listener, NodeListener, SecuredConnection,
+};
 
 /// The most connections without a whole handshake. One more closes the oldest: a node's handshake
 /// takes a round trip, and others may send nothing.
@@ -176,8 +178,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     /// Accepts connections and answers, until the future is dropped. Drop it before the runtime.
     ///
     /// A lease that is longer than the node had before is stored first.
-    pub async fn serve(self, listener: TcpListener) {
-        self.serve_on(listener).await;
+    pub async fn serve(self, port: TcpListener) {
+        self.serve_on(NodeListener { port, security: None }).await;
     }
 
     /// Accepts connections of any transport, as [`Server::serve`].
@@ -202,14 +204,14 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 accepted = Listener::accept(&mut listener) => accepted,
             };
             match accepted {
-                Ok((stream, peer)) => {
+                Ok(incoming) => {
                     oldest.retain(|handshake| !handshake.is_finished());
                     if oldest.len() >= HANDSHAKES_MAX
                         && let Some(handshake) = oldest.pop_front()
                     {
                         handshake.abort();
                     }
-                    oldest.push_back(opening.spawn(self.clone().open(stream, peer)));
+                    oldest.push_back(opening.spawn(self.clone().open(incoming)));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
@@ -255,8 +257,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     }
 
     /// Answers the handshake of a connection; `None` if the connection was refused or failed.
-    async fn open(self, stream: Connection, peer: Option<IpAddr>) -> Option<AcceptedConnection> {
-        let opened = self.accept_handshake(stream, peer).await;
+    async fn open(self, incoming: IncomingConnection) -> Option<AcceptedConnection> {
+        let peer = incoming.peer;
+        let opened = self.accept_handshake(incoming).await;
         opened.map_err(|error| self.report(peer, &error)).ok()
     }
 
@@ -290,10 +293,17 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     /// Answers a handshake.
     async fn accept_handshake(
         &self,
-        mut stream: Connection,
-        peer: Option<IpAddr>,
+        IncomingConnection { peer, opening }: IncomingConnection,
     ) -> io::Result<AcceptedConnection> {
+        let SecuredConnection { mut stream, node } =
+            with_deadline(HANDSHAKE_TIMEOUT, opening).await?;
         let handshake = with_deadline(HANDSHAKE_TIMEOUT, Handshake::read(&mut stream)).await?;
+        if let Some(node) = node
+            && node != handshake.from
+        {
+            let what = format!("node {node} called as node {}", handshake.from);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
         let (caller, callers) = (handshake.from, &self.inner.callers);
         // A leader's requests may show a node that leads alone that its data is old.

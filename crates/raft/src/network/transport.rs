@@ -1,8 +1,9 @@
 //! The carrier of connections: TCP, or a simulated network.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,21 +23,64 @@ pub type Connection = Box<dyn Stream>;
 
 /// Opens connections.
 pub trait Transport: Debug + Send + Sync {
-    /// Connects to the node at this address, host and port. The caller has a deadline.
+    /// Connects to node `to` at this address, host and port. The caller has a deadline.
     ///
     /// # Errors
-    /// Any: the node cannot be reached.
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>>;
+    /// Any: the node cannot be reached, or is not proven to be node `to`.
+    fn connect<'a>(&'a self, address: &'a str, to: u64) -> BoxFuture<'a, io::Result<Connection>>;
 }
 
 /// Takes connections.
 pub trait Listener: Debug + Send {
-    /// Waits for the next connection. Returns it with the address of the caller, if that is known.
-    /// Cancel safe.
+    /// Waits for the next connection. Cancel safe.
     ///
     /// # Errors
     /// Any: the caller tries again after a pause.
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<IpAddr>)>>;
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<IncomingConnection>>;
+}
+
+/// A connection that another node, or a stranger, has opened.
+pub struct IncomingConnection {
+    /// The address of the caller, if that is known.
+    pub peer: Option<IpAddr>,
+    /// Secures the connection. The server has a deadline for it.
+    pub opening: BoxFuture<'static, io::Result<SecuredConnection>>,
+}
+
+impl fmt::Debug for IncomingConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IncomingConnection").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+/// A connection that another node has opened, ready for its handshake.
+#[derive(Debug)]
+pub struct SecuredConnection {
+    /// The connection.
+    pub stream: Connection,
+    /// The number of the caller, where it is proven. Its handshake must have the same.
+    pub node: Option<u64>,
+}
+
+/// Encrypts the connections between nodes, and proves which node is at the other end.
+///
+/// The callers have deadlines, and drop a future that takes too long.
+pub trait PeerSecurity: Debug + Send + Sync {
+    /// Secures a connection that this node opened to node `to`.
+    ///
+    /// # Errors
+    /// Any: the node at the other end is not proven to be node `to` of the same cluster.
+    fn connect(&self, stream: TcpStream, to: u64) -> BoxFuture<'static, io::Result<Connection>>;
+
+    /// Secures a connection that another node opened.
+    ///
+    /// # Errors
+    /// Any: the caller is not proven to be a node of the same cluster.
+    fn accept(&self, stream: TcpStream) -> BoxFuture<'static, io::Result<SecuredConnection>>;
+
+    /// Whether a node that cannot be connected to securely is connected to without security, as
+    /// long as not all nodes of the cluster have it.
+    fn allows_plain(&self) -> bool;
 }
 
 /// The silence of a peer after which it is probed, and the interval of probes; the number of probes
@@ -65,26 +109,51 @@ fn set_socket_options(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The network of the system.
-#[derive(Debug)]
-pub(crate) struct TcpTransport;
+/// The network of the system. Without `security`, bytes are neither encrypted nor authenticated.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TcpTransport {
+    pub(crate) security: Option<Arc<dyn PeerSecurity>>,
+}
 
 impl Transport for TcpTransport {
-    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
+    fn connect<'a>(&'a self, address: &'a str, to: u64) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
-            let stream = connect(address).await?;
-            set_socket_options(&stream)?;
-            Ok(Box::new(stream) as Connection)
+            let stream = open(address).await?;
+            let Some(security) = &self.security else { return Ok(Box::new(stream) as Connection) };
+            match security.connect(stream, to).await {
+                Err(_) if security.allows_plain() => Ok(Box::new(open(address).await?) as _),
+                secured => secured,
+            }
         })
     }
 }
 
-impl Listener for TcpListener {
-    fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<IpAddr>)>> {
+async fn open(address: &str) -> io::Result<TcpStream> {
+    let stream = connect(address).await?;
+    set_socket_options(&stream)?;
+    Ok(stream)
+}
+
+/// The listener of a port of the system.
+#[derive(Debug)]
+pub(crate) struct NodeListener {
+    pub(crate) port: TcpListener,
+    pub(crate) security: Option<Arc<dyn PeerSecurity>>,
+}
+
+impl Listener for NodeListener {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<IncomingConnection>> {
         Box::pin(async move {
-            let (stream, peer) = TcpListener::accept(self).await?;
+            let (stream, peer) = self.port.accept().await?;
             set_socket_options(&stream)?;
-            Ok((Box::new(stream) as Connection, Some(peer.ip())))
+            let opening = match &self.security {
+                Some(security) => security.accept(stream),
+                None => {
+                    let plain = SecuredConnection { stream: Box::new(stream), node: None };
+                    Box::pin(std::future::ready(Ok(plain)))
+                }
+            };
+            Ok(IncomingConnection { peer: Some(peer.ip()), opening })
         })
     }
 }

@@ -22,7 +22,7 @@ use crate::machine_store::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
 use crate::network::link::Network;
 use crate::network::server::Server;
-use crate::network::transport::{Listener, TcpTransport, Transport};
+use crate::network::transport::{Listener, NodeListener, PeerSecurity, TcpTransport, Transport};
 use crate::node::Node;
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
@@ -54,6 +54,9 @@ pub struct NodeOptions {
     pub log: ConsensusLog,
     /// The listener for the connections of other nodes.
     pub listener: TcpListener,
+    /// Encrypts and authenticates connections to other nodes, in both directions. `None`: whoever
+    /// reaches the port can take part in the cluster.
+    pub security: Option<Arc<dyn PeerSecurity>>,
     /// The round-trip time between nodes, from which all timeouts follow: see
     /// [`config`](crate::config).
     pub round_trip: Duration,
@@ -75,16 +78,18 @@ impl Node {
     }
 
     fn start_any(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
-        let NodeOptions { node, cluster, log, listener, round_trip, clock } = options;
+        let NodeOptions { node, cluster, log, listener, security, round_trip, clock } = options;
         let (ticks, panics) = (tick_clock(round_trip), PanicMonitor::default());
         listener.set_nonblocking(true)?;
         let runtime = start_runtime(&ticks, &panics)?;
-        let (transport, config) = (Arc::new(TcpTransport), config(round_trip));
+        let transport = Arc::new(TcpTransport { security: security.clone() });
+        let config = config(round_trip);
         let parts =
             NodeParts { node, cluster, log, transport, config, ticks, panics, clock, machine };
         let started = on_other_thread(|| {
             runtime.block_on(async {
-                parts.assemble(tokio::net::TcpListener::from_std(listener)?).await
+                let port = tokio::net::TcpListener::from_std(listener)?;
+                parts.assemble(NodeListener { port, security }).await
             })
         });
         match started.flatten() {
@@ -279,7 +284,6 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use std::io::Read;
-    use std::net::IpAddr;
 
     use bytes::Bytes;
     use esker_disk::Op;
@@ -288,7 +292,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::base::failure::Internal;
-    use crate::network::transport::Connection;
+    use crate::network::transport::IncomingConnection;
     use crate::node::commands::Command;
 
     pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
@@ -321,7 +325,7 @@ pub(crate) mod tests {
     }
 
     impl Listener for NoConnections {
-        fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<IpAddr>)>> {
+        fn accept(&mut self) -> BoxFuture<'_, io::Result<IncomingConnection>> {
             assert!(!self.panics, "the listener of this test panics");
             Box::pin(std::future::pending())
         }
@@ -354,7 +358,7 @@ pub(crate) mod tests {
             node: 1,
             cluster: ClusterId([1; 16]),
             log: ConsensusLog::builder("/raft").disk(disk).open().unwrap(),
-            transport: Arc::new(TcpTransport),
+            transport: Arc::new(TcpTransport::default()),
             config: config(round_trip),
             ticks: tick_clock(round_trip),
             panics,

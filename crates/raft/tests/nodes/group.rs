@@ -11,7 +11,7 @@ use bytes::Bytes;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_raft::{
     ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
-    Prover, Replica, WallClock,
+    PeerSecurity, Prover, Replica, WallClock,
 };
 use esker_testkit::own_address;
 use tokio::sync::watch;
@@ -73,11 +73,22 @@ pub fn start_with(
     round_trip: Duration,
     words: &Replica<Words>,
 ) -> (Node, SocketAddr) {
+    start_secured(disk, id, round_trip, words, None)
+}
+
+pub fn start_secured(
+    disk: &SimDisk,
+    id: u64,
+    round_trip: Duration,
+    words: &Replica<Words>,
+    security: Option<Arc<dyn PeerSecurity>>,
+) -> (Node, SocketAddr) {
     let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
     let listener = TcpListener::bind((own_address(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let clock = WallClock::default();
-    let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip, clock };
+    let options =
+        NodeOptions { node: id, cluster: CLUSTER, log, listener, security, round_trip, clock };
     (Node::start(options, words).unwrap(), address)
 }
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::SimDisk;
@@ -9,12 +11,16 @@ use esker_raft::openraft::entry::EntryPayload;
 use esker_raft::openraft::network::RaftNetworkV2;
 use esker_raft::openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 use esker_raft::openraft::{Entry, Membership};
-use esker_raft::{Commands, Member, NodeError, Status};
+use esker_raft::{
+    Commands, Connection, Member, NodeError, PeerSecurity, Replica, SecuredConnection, Status,
+};
+use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::group::{
-    CLUSTER, Group, ROUND_TRIP, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, command, start_on,
+    CLUSTER, Group, ROUND_TRIP, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, Words, command,
+    start_on, start_secured,
 };
 use crate::wire::{handshake, id, leading, link, option, vote};
 
@@ -75,6 +81,41 @@ async fn a_number_that_never_was_a_member_is_refused() {
         let rises = |status: &Status| status.term > term;
         let patience = if is_member { TEST_TIMEOUT } else { SHORT_WAIT };
         assert_eq!(node.wait_for(patience, rises).await.is_some(), is_member, "{node:?}");
+    }
+}
+
+/// Proves that each caller is node 2, and encrypts nothing.
+#[derive(Debug)]
+struct CallersAreNodeTwo;
+
+impl PeerSecurity for CallersAreNodeTwo {
+    fn connect(&self, stream: TcpStream, _: u64) -> BoxFuture<'static, io::Result<Connection>> {
+        Box::pin(async { Ok(Box::new(stream) as Connection) })
+    }
+
+    fn accept(&self, stream: TcpStream) -> BoxFuture<'static, io::Result<SecuredConnection>> {
+        Box::pin(async { Ok(SecuredConnection { stream: Box::new(stream), node: Some(2) }) })
+    }
+
+    fn allows_plain(&self) -> bool {
+        false
+    }
+}
+
+/// A node with a certificate of its own could act as any other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn caller_is_the_node_that_it_proves_to_be() {
+    let words = Replica::new(Words::default());
+    let security = Some(Arc::new(CallersAreNodeTwo) as _);
+    let (_node, address) = start_secured(&SimDisk::new(1), 1, ROUND_TRIP, &words, security);
+    for (from, is_answered) in [(2, true), (3, false)] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&handshake(1, from, 1)).await.unwrap();
+        let mut answer = Vec::new();
+        let mut answer_only = (&mut stream).take(48);
+        let read = answer_only.read_to_end(&mut answer);
+        drop(tokio::time::timeout(TEST_TIMEOUT, read).await.unwrap());
+        assert_eq!(answer.len(), if is_answered { 48 } else { 0 }, "node {from}");
     }
 }
 

@@ -47,7 +47,8 @@ impl CertificateFiles {
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// Reads a file of at most 1 MiB; `None` if it is not there.
+pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     // Checked first: opening a FIFO would wait.
     let found = match path.metadata() {
         Ok(found) => found,

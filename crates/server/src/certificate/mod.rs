@@ -19,10 +19,14 @@ use std::time::{Duration, SystemTime};
 
 use rustls::sign::CertifiedKey;
 
-use crate::certificate::pair::{CertificatePair, certificate_hosts};
+use crate::certificate::pair::certificate_hosts;
 use crate::error::ServerError;
 
+pub(crate) use files::{Pem, read as read_pem};
+pub(crate) use pair::CertificatePair;
+#[cfg(feature = "http3")]
 pub(crate) use renewal::Certificate;
+#[cfg(feature = "http3")]
 pub(crate) use resolver::CertificateResolver;
 
 /// Makes a certificate in memory, for loopback and a day.

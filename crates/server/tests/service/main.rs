@@ -24,5 +24,6 @@ mod load;
 mod members;
 mod metrics;
 mod nodes;
+mod peers;
 mod refused_data;
 mod tasks;

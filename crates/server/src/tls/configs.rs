@@ -1,0 +1,73 @@
+//! rustls's configurations, from the files of certificates.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::certificate::read_pem;
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(ring::default_provider())
+}
+
+/// Reads the certificates of an authority.
+///
+/// # Errors
+/// The reason why the file has none.
+pub(crate) fn read_roots(path: &Path) -> Result<(Vec<u8>, Arc<RootCertStore>), String> {
+    let pem = read_pem(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let pem = pem.unwrap_or_default();
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let added = certificate
+            .map_err(|error| error.to_string())
+            .and_then(|certificate| roots.add(certificate).map_err(|error| error.to_string()));
+        added.map_err(|why| format!("{}: {why}", path.display()))?;
+    }
+    if roots.is_empty() {
+        return Err(format!("{} has no certificate of an authority", path.display()));
+    }
+    Ok((pem, Arc::new(roots)))
+}
+
+/// The side of a connection that opened it. It shows `key`, and trusts `roots`.
+pub(crate) fn client_config(
+    roots: Arc<RootCertStore>,
+    key: Arc<CertifiedKey>,
+) -> Result<ClientConfig, String> {
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| error.to_string())?;
+    let resolver = Arc::new(SingleCertAndKey::from(key));
+    let mut config = builder.with_root_certificates(roots).with_client_cert_resolver(resolver);
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// The side of a connection that took it. It shows `key`, and the other side needs a certificate of
+/// `roots`.
+pub(crate) fn server_config(
+    roots: Arc<RootCertStore>,
+    key: Arc<CertifiedKey>,
+) -> Result<ServerConfig, String> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+    let verifier = verifier.map_err(|error| format!("peers cannot be verified: {error}"))?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|error| error.to_string())?;
+    let mut config = builder
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    // A resumed connection would show no certificate, which may have ended meanwhile.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}

@@ -1,0 +1,363 @@
+//! TLS between nodes: each side proves which node of which cluster it is.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use esker_raft::{Connection, PeerSecurity, SecuredConnection};
+use futures_util::future::BoxFuture;
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ServerConfig};
+use tokio::net::TcpStream;
+use tokio::time::MissedTickBehavior;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::certificate::{CertificatePair, Pem};
+use crate::error::ServerError;
+use crate::options::PeerCertificateFiles;
+use crate::tls::configs::{client_config, read_roots, server_config};
+use crate::tls::peer_name::PeerName;
+
+/// The protocol inside TLS, in its negotiation.
+const PROTOCOL: &[u8] = b"esker-raft/1";
+/// The first byte of a connection over TLS: a record of its handshake.
+const TLS_FIRST_BYTE: u8 = 0x16;
+
+/// The connections to other nodes: mutual TLS with certificates that name cluster and node.
+#[derive(Debug)]
+pub(crate) struct PeerTls {
+    files: PeerCertificateFiles,
+    /// The name of this node, which its certificate keeps when it is replaced.
+    name: PeerName,
+    current: RwLock<Arc<PeerConfigs>>,
+    allows_plain: bool,
+}
+
+/// The configurations of both directions, and the contents of the files that they are from.
+#[derive(Debug)]
+struct PeerConfigs {
+    roots_pem: Vec<u8>,
+    pem: Pem,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl PeerTls {
+    /// Reads the files. With `allows_plain`, nodes that have no TLS yet are talked to without.
+    ///
+    /// # Errors
+    /// [`ServerError::InvalidOption`]: a file cannot be used, with the reason.
+    pub(crate) fn open(
+        files: &PeerCertificateFiles,
+        allows_plain: bool,
+    ) -> Result<Self, ServerError> {
+        let opened = PeerConfigs::read(files, SystemTime::now());
+        let (name, configs) = opened.map_err(|why| {
+            ServerError::InvalidOption(format!("--peer-ca, --peer-cert and --peer-key: {why}"))
+        })?;
+        let current = RwLock::new(Arc::new(configs));
+        Ok(Self { files: files.clone(), name, current, allows_plain })
+    }
+
+    /// The number of the node that the certificate names.
+    pub(crate) fn node(&self) -> u64 {
+        self.name.node
+    }
+
+    fn configs(&self) -> Arc<PeerConfigs> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the files again when they change, for ever. Connections that are open stay open.
+    pub(crate) async fn watch(self: Arc<Self>, interval: Duration) {
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reported = String::new();
+        loop {
+            ticks.tick().await;
+            let peers = Arc::clone(&self);
+            let refreshed = tokio::task::spawn_blocking(move || peers.refresh()).await;
+            let failed = match refreshed {
+                Ok(Ok(())) => String::new(),
+                Ok(Err(why)) => why,
+                Err(error) => error.to_string(),
+            };
+            if !failed.is_empty() && failed != reported {
+                tracing::warn!(error = failed, "keeps the certificate for other nodes");
+            }
+            reported = failed;
+        }
+    }
+
+    fn refresh(&self) -> Result<(), String> {
+        let (name, configs) = PeerConfigs::read(&self.files, SystemTime::now())?;
+        if name != self.name {
+            return Err(format!("the certificate is of {name}, and this node is {}", self.name));
+        }
+        let known = self.configs();
+        if (&known.roots_pem, &known.pem) != (&configs.roots_pem, &configs.pem) {
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configs);
+            tracing::info!("new connections to other nodes get a new certificate");
+        }
+        Ok(())
+    }
+}
+
+impl PeerConfigs {
+    /// Reads the files, and the name of this node in its certificate.
+    fn read(files: &PeerCertificateFiles, now: SystemTime) -> Result<(PeerName, Self), String> {
+        let (roots_pem, roots) = read_roots(&files.ca)?;
+        let found = files.own.read().map_err(|(path, error)| {
+            format!("cannot read {}: {error}: let this user read it", path.display())
+        })?;
+        let pem = found.unwrap_or_default();
+        let pair = CertificatePair::parse(&pem)?;
+        pair.check(now)?;
+        let key: Arc<CertifiedKey> = pair.key();
+        let own = key.cert.first().ok_or("there is no certificate")?;
+        let name = PeerName::from_certificate(own)?;
+        let mut client = client_config(Arc::clone(&roots), Arc::clone(&key))?;
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let mut server = server_config(roots, key)?;
+        server.alpn_protocols = vec![PROTOCOL.to_vec()];
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        Ok((name, Self { roots_pem, pem, client, server }))
+    }
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
+}
+
+impl PeerSecurity for PeerTls {
+    fn connect(&self, stream: TcpStream, to: u64) -> BoxFuture<'static, io::Result<Connection>> {
+        let connector = TlsConnector::from(Arc::clone(&self.configs().client));
+        let name = self.name.with_node(to).to_server_name();
+        Box::pin(async move {
+            // The authority and the name are verified: it is node `to`, or the handshake fails.
+            let stream = connector.connect(name.map_err(refused)?, stream).await?;
+            Ok(Box::new(stream) as Connection)
+        })
+    }
+
+    fn accept(&self, stream: TcpStream) -> BoxFuture<'static, io::Result<SecuredConnection>> {
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
+        let (own, allows_plain) = (self.name.clone(), self.allows_plain);
+        Box::pin(async move {
+            if allows_plain && !begins_with_tls(&stream).await? {
+                return Ok(SecuredConnection { stream: Box::new(stream), node: None });
+            }
+            let stream = acceptor.accept(stream).await?;
+            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let shown = shown.ok_or_else(|| refused("it showed no certificate".into()))?;
+            let name = PeerName::from_certificate(shown).map_err(refused)?;
+            if !own.is_same_cluster(&name) {
+                return Err(refused(format!("{name} is of another cluster than {own}")));
+            }
+            Ok(SecuredConnection { stream: Box::new(stream), node: Some(name.node) })
+        })
+    }
+
+    fn allows_plain(&self) -> bool {
+        self.allows_plain
+    }
+}
+
+/// Whether the caller speaks TLS. Waits for its first byte; the caller has a deadline.
+async fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0];
+    let peeked = stream.peek(&mut first).await?;
+    Ok(peeked == 1 && first[0] == TLS_FIRST_BYTE)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair};
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::cluster_certificates::{make_certificates, renew_certificates};
+    use crate::options::CertificateFiles;
+
+    const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn files(folder: &Path) -> PeerCertificateFiles {
+        let own = CertificateFiles { cert: folder.join("cert.pem"), key: folder.join("key.pem") };
+        PeerCertificateFiles { ca: folder.join("ca.pem"), own }
+    }
+
+    /// The files of nodes 1 and 2 of a cluster.
+    fn make(dir: &Path) -> [PeerCertificateFiles; 2] {
+        let nodes = BTreeMap::from([1, 2].map(|node| (node, vec!["127.0.0.1".to_owned()])));
+        let folders = make_certificates(dir, &nodes).unwrap();
+        [files(&folders[0]), files(&folders[1])]
+    }
+
+    fn open(files: &PeerCertificateFiles) -> PeerTls {
+        PeerTls::open(files, false).unwrap()
+    }
+
+    /// A certificate of the authority of `files`, with these names, in place of the one there.
+    fn replace(files: &PeerCertificateFiles, name: &str, change: fn(&mut CertificateParams)) {
+        let ca_key = files.ca.parent().unwrap().parent().unwrap().join("ca-key.pem");
+        let ca_key = KeyPair::from_pem(&fs::read_to_string(ca_key).unwrap()).unwrap();
+        let ca = fs::read(&files.ca).unwrap();
+        let ca = CertificateDer::from_pem_slice(&ca).unwrap();
+        let mut authority = CertificateParams::default();
+        authority.distinguished_name = DistinguishedName::new();
+        let cluster = PeerName::authority_cluster(&ca).unwrap();
+        let common = PeerName::authority_name(&cluster);
+        authority.distinguished_name.push(DnType::CommonName, common);
+        let name = name.replace("CLUSTER", &cluster);
+        let mut params = CertificateParams::new([name]).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let issuer = Issuer::from_params(&authority, &ca_key);
+        fs::write(&files.own.cert, params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+        fs::write(&files.own.key, key.serialize_pem()).unwrap();
+    }
+
+    /// What both sides say of a connection that `caller` opens to `called`, taken for node `to`.
+    async fn meet(
+        caller: &PeerTls,
+        called: &PeerTls,
+        to: u64,
+    ) -> (Result<String, String>, Result<Option<u64>, String>) {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(port.local_addr().unwrap()).await.unwrap();
+        let (taken, _) = port.accept().await.unwrap();
+        let near = async {
+            let mut stream = caller.connect(stream, to).await?;
+            stream.write_all(b"hello").await?;
+            let mut answer = [0; 5];
+            // In TLS 1.3 the caller learns here that its certificate was refused.
+            stream.read_exact(&mut answer).await?;
+            Ok::<_, io::Error>(String::from_utf8_lossy(&answer).into_owned())
+        };
+        let far = async {
+            let SecuredConnection { mut stream, node } = called.accept(taken).await?;
+            let mut greeting = [0; 5];
+            stream.read_exact(&mut greeting).await?;
+            stream.write_all(&greeting).await?;
+            Ok::<_, io::Error>(node)
+        };
+        let met = timeout(HANDSHAKE_TIMEOUT, async { tokio::join!(near, far) }).await.unwrap();
+        (met.0.map_err(|error| error.to_string()), met.1.map_err(|error| error.to_string()))
+    }
+
+    #[tokio::test]
+    async fn each_side_proves_which_node_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = make(dir.path()).map(|files| open(&files));
+        let (near, far) = meet(&one, &two, 2).await;
+        assert_eq!((near.unwrap().as_str(), far.unwrap()), ("hello", Some(1)));
+        // Another node at the address of node 3.
+        let (near, far) = meet(&one, &two, 3).await;
+        assert!(near.unwrap_err().contains("not valid for name"));
+        assert!(far.is_err());
+    }
+
+    /// Checks that node 2 refuses node 1, for this reason, and that no connection comes to be in
+    /// either direction.
+    async fn check_refused(one: &PeerTls, two: &PeerTls, why: &str) {
+        for (caller, called, to) in [(one, two, 2), (two, one, 1)] {
+            let (near, far) = meet(caller, called, to).await;
+            assert!(near.is_err() && far.is_err(), "{why}: {near:?} {far:?}");
+        }
+        let called = call_unchecked(one, two).await;
+        assert!(called.as_ref().is_err_and(|error| error.contains(why)), "{why}: {called:?}");
+    }
+
+    /// A caller that does not look at the name of the node that it calls.
+    async fn call_unchecked(caller: &PeerTls, called: &PeerTls) -> Result<Option<u64>, String> {
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(port.local_addr().unwrap()).await.unwrap();
+        let (taken, _) = port.accept().await.unwrap();
+        let connector = TlsConnector::from(Arc::clone(&caller.configs().client));
+        let name = called.name.to_server_name().unwrap();
+        let (_near, far) = tokio::join!(connector.connect(name, stream), called.accept(taken));
+        far.map(|accepted| accepted.node).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn certificates_of_others_are_refused() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let [one, two] = make(dir.path());
+        let [stranger, _] = make(other.path());
+        let stranger = PeerCertificateFiles { ca: one.ca.clone(), own: stranger.own };
+        check_refused(&open(&stranger), &open(&two), "UnknownIssuer").await;
+        // The authority certifies two clusters.
+        replace(&one, "node-1.another.esker.internal", |_| {});
+        check_refused(&open(&one), &open(&two), "is of another cluster than").await;
+        replace(&one, "node-1.CLUSTER.esker.internal", |_| {});
+        let (near, far) = meet(&open(&one), &open(&two), 2).await;
+        assert_eq!((near.unwrap().as_str(), far.unwrap()), ("hello", Some(1)));
+    }
+
+    #[test]
+    fn unusable_files_are_refused_with_a_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, two] = make(dir.path());
+        let why =
+            |files: &PeerCertificateFiles| PeerTls::open(files, false).unwrap_err().to_string();
+        replace(&one, "db1.example.org", |_| {});
+        assert!(why(&one).contains("names no node"), "{}", why(&one));
+        replace(&one, "node-1.CLUSTER.esker.internal", |params| {
+            params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        });
+        assert!(why(&one).contains("the certificate ended at"), "{}", why(&one));
+        fs::write(&two.ca, "").unwrap();
+        assert!(why(&two).contains("has no certificate of an authority"), "{}", why(&two));
+        fs::remove_file(&two.own.key).unwrap();
+        fs::copy(dir.path().join("ca.pem"), &two.ca).unwrap();
+        assert!(why(&two).contains("key is missing or empty"), "{}", why(&two));
+    }
+
+    /// A renewed pair is used by new connections, and one of another node is not.
+    #[tokio::test]
+    async fn files_that_change_are_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one_files, two_files] = make(dir.path());
+        let (one, two) = (open(&one_files), open(&two_files));
+        let known = one.configs();
+        one.refresh().unwrap();
+        assert!(Arc::ptr_eq(&known, &one.configs()), "nothing changed");
+        renew_certificates(dir.path()).unwrap();
+        one.refresh().unwrap();
+        assert!(!Arc::ptr_eq(&known, &one.configs()));
+        let (near, far) = meet(&one, &two, 2).await;
+        assert_eq!((near.unwrap().as_str(), far.unwrap()), ("hello", Some(1)));
+        let known = one.configs();
+        fs::copy(&two_files.own.cert, &one_files.own.cert).unwrap();
+        assert!(one.refresh().unwrap_err().contains("do not belong together"));
+        fs::copy(&two_files.own.key, &one_files.own.key).unwrap();
+        assert!(one.refresh().unwrap_err().contains("and this node is node-1"));
+        assert!(Arc::ptr_eq(&known, &one.configs()));
+    }
+
+    #[tokio::test]
+    async fn plain_callers_are_taken_only_where_they_are_allowed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, _] = make(dir.path());
+        for allows_plain in [false, true] {
+            let called = PeerTls::open(&one, allows_plain).unwrap();
+            let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut stream = TcpStream::connect(port.local_addr().unwrap()).await.unwrap();
+            stream.write_all(b"ESKRAFT1 and more than a record's header").await.unwrap();
+            let (taken, _) = port.accept().await.unwrap();
+            let accepted = timeout(HANDSHAKE_TIMEOUT, called.accept(taken)).await.unwrap();
+            assert_eq!(accepted.is_ok(), allows_plain);
+            assert!(accepted.ok().and_then(|accepted| accepted.node).is_none());
+        }
+    }
+}
