@@ -223,31 +223,57 @@ fn read_where(
     name: &str,
     ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
-    for _ in 0..READS_MAX - 1 {
-        match read_once(dir, name, &ours) {
-            Err(Error::Corrupted(_)) => std::thread::yield_now(),
-            outcome => return outcome,
+    let mut before = None;
+    for _ in 1..READS_MAX {
+        match read_once(dir, name, &ours)? {
+            // A file that is being replaced has other bytes when it is read again.
+            FileRead::Corrupt { checksum, .. } if before != Some(checksum) => {
+                before = Some(checksum);
+            }
+            read => return read.into_result(),
         }
     }
-    read_once(dir, name, &ours)
+    read_once(dir, name, &ours)?.into_result()
 }
 
-fn read_once(
-    dir: &dyn Dir,
-    name: &str,
-    ours: impl Fn([u8; 8]) -> bool,
-) -> Result<([u8; 8], Vec<u8>)> {
-    let file = dir.open(name, OpenMode::read())?;
-    let corrupt = |what: &str| corruption_at(&dir.path_of(name), 0, 0, what);
-    if file.len()? > (HEADER_BYTES + CONTENT_BYTES_MAX) as u64 {
-        return Err(corrupt("the file is far too long"));
-    }
-    parse(whole(&*file)?, ours).map_err(|error| match error {
-        SealError::Corrupt(what) => corrupt(what),
-        SealError::Version(version) => {
-            Error::UnsupportedVersion { file: dir.path_of(name), version }
+/// What one read of a sealed file found.
+enum FileRead {
+    Valid([u8; 8], Vec<u8>),
+    /// The length of the file and the checksum of its bytes.
+    Corrupt {
+        checksum: (u64, u32),
+        error: Error,
+    },
+}
+
+impl FileRead {
+    fn into_result(self) -> Result<([u8; 8], Vec<u8>)> {
+        match self {
+            Self::Valid(magic, content) => Ok((magic, content)),
+            Self::Corrupt { error, .. } => Err(error),
         }
-    })
+    }
+}
+
+fn read_once(dir: &dyn Dir, name: &str, ours: impl Fn([u8; 8]) -> bool) -> Result<FileRead> {
+    let file = dir.open(name, OpenMode::read())?;
+    let corrupt = |checksum, what: &str| {
+        let error = corruption_at(&dir.path_of(name), 0, 0, what);
+        Ok(FileRead::Corrupt { checksum, error })
+    };
+    let len = file.len()?;
+    if len > (HEADER_BYTES + CONTENT_BYTES_MAX) as u64 {
+        return corrupt((len, 0), "the file is far too long");
+    }
+    let bytes = whole(&*file)?;
+    let checksum = (bytes.len() as u64, crc(&bytes));
+    match parse(bytes, ours) {
+        Ok((magic, content)) => Ok(FileRead::Valid(magic, content)),
+        Err(SealError::Corrupt(what)) => corrupt(checksum, what),
+        Err(SealError::Version(version)) => {
+            Err(Error::UnsupportedVersion { file: dir.path_of(name), version })
+        }
+    }
 }
 
 /// Why bytes are not a sealed file of this version.

@@ -196,12 +196,13 @@ impl WatermarkPage {
     }
 }
 
-type Slot = std::result::Result<Option<StoredWatermark>, ()>;
+/// The content of a slot, or the checksum of one that does not check.
+type Slot = std::result::Result<Option<StoredWatermark>, u32>;
 
 fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_disk::Error> {
     let mut bytes = [0; size_of::<Raw>()];
     let got = read_full_at(file, &mut bytes, (slot * BLOCK_BYTES) as u64)?;
-    Ok(Raw::parse(&bytes[..got]))
+    Ok(Raw::parse(&bytes[..got]).map_err(|()| crc(&bytes[..got])))
 }
 
 /// The page, opened for reading.
@@ -232,22 +233,22 @@ impl PageReader {
     }
 
     /// The content of the page; `None` when no slot is valid. A read during a store may see half of
-    /// it, so the slots are read again a few times while one does not check.
+    /// it, so the slots are read again while one does not check and changes.
     ///
     /// # Errors
     /// The device fails to read both slots.
     pub(crate) fn stored(&self) -> std::result::Result<Option<StoredWatermark>, esker_disk::Error> {
-        let mut newest = None;
+        let (mut newest, mut before) = (None, None);
         for _ in 0..SLOT_READS_MAX {
             let slots = [read_slot(&*self.file, 0), read_slot(&*self.file, 1)];
             if let [Err(cause), Err(_)] = &slots {
                 return Err(cause.clone());
             }
-            let torn = slots.iter().any(|slot| matches!(slot, Ok(Err(()))));
+            let torn = slots.each_ref().map(|slot| slot.as_ref().ok().and_then(|it| it.err()));
             let stored = slots.into_iter().filter_map(|slot| slot.ok()?.ok()?);
             let stored = stored.filter(|stored| self.log.is_none_or(|log| stored.log == log));
             newest = stored.max_by_key(StoredWatermark::age);
-            if !torn {
+            if torn == [None; PAGE_SLOTS] || before.replace(torn) == Some(torn) {
                 break;
             }
             std::thread::yield_now();
