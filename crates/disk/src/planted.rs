@@ -144,7 +144,7 @@ mod active {
     /// Syncs a file, and takes it for done after a moment.
     ///
     /// # Errors
-    /// Of a sync that fails at once.
+    /// The error of a sync that fails at once.
     pub fn sync_impatiently(file: &Arc<dyn File>) -> Result<()> {
         let (file, (done, wait)) = (Arc::clone(file), mpsc::channel());
         thread::spawn(move || done.send(file.sync_data()));
@@ -171,7 +171,7 @@ mod absent {
     /// Syncs a file.
     ///
     /// # Errors
-    /// Those of the sync.
+    /// The error of the sync.
     pub fn sync_impatiently(file: &Arc<dyn File>) -> Result<()> {
         file.sync_data()
     }

@@ -17,8 +17,8 @@ use crate::io::write_all_at;
 /// Durable when this returns. After a crash the file is the old one or the new one.
 ///
 /// # Errors
-/// Those of the calls. The file is the old one or the new one, and which of them survives a crash
-/// is unknown.
+/// The error of the first call that fails. The file is the old one or the new one, and which of
+/// them survives a crash is unknown.
 pub fn replace_file(dir: &dyn Dir, name: &str, bytes: &[u8]) -> Result<()> {
     let new = format!("{name}.new");
     // What an interrupted call left may be longer, or readable by others.

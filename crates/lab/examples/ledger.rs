@@ -24,7 +24,7 @@ impl Ledger {
     /// Opens the ledger in a directory, or creates it.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub fn open(dir: &Path, options: Options) -> Result<Self> {
         let store = Store::builder(dir).options(options).open()?;
         let ledger = Self { store };
@@ -46,7 +46,7 @@ impl Ledger {
     /// The balance of an account; `None` if there is no such account.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub fn balance(&self, name: &str) -> Result<Option<u64>> {
         let Some(value) = self.accounts().get(name)? else { return Ok(None) };
         Ok(Some(u64::from_le_bytes(value.as_ref().try_into()?)))
@@ -55,7 +55,7 @@ impl Ledger {
     /// The balances of all accounts.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub fn balances(&self) -> Result<BTreeMap<String, u64>> {
         let mut all = BTreeMap::new();
         for entry in self.accounts().scan(..)? {
@@ -69,7 +69,7 @@ impl Ledger {
     /// Moves an amount from one account to another. Durable when it returns.
     ///
     /// # Errors
-    /// Those of the store; and that an account does not exist, or has less.
+    /// The errors of the store; and one for an account that does not exist, or has less.
     pub fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<()> {
         let (Some(had), Some(gets)) = (self.balance(from)?, self.balance(to)?) else {
             return Err("there is no such account".into());

@@ -33,7 +33,7 @@ impl Survival {
     /// Checks durable <= recovered <= accepted, and the loss against its promise.
     ///
     /// # Errors
-    /// What was broken, in a sentence.
+    /// A sentence names the promise that was broken.
     pub fn check(&self, promise: Promise) -> Result<(), String> {
         let Survival { accepted, durable, recovered, .. } = *self;
         if recovered < durable || recovered > accepted {

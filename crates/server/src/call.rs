@@ -28,6 +28,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);
 /// The time that one member has to answer before another is asked beside it.
 const NEXT_MEMBER_DELAY: Duration = Duration::from_secs(1);
+/// The path that every process answers.
+const PROBE_PATH: &str = "/up";
 
 const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
 
@@ -189,12 +191,15 @@ pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
 }
 
 /// Asks the leader, which any of these members names, until one answers as leader. A member that
-/// cannot be reached, or knows no leader, is asked again. While one does not answer, the next is
-/// asked beside it: a process that is stopped still accepts connections.
+/// cannot be reached, or knows no leader, is asked again.
+///
+/// The request is sent to one member at a time, and never again after one may have executed it: a
+/// change is made once. So a member is asked whether it answers before it gets the request. While
+/// one does not, the next is tried beside it: a process that is stopped still accepts connections.
 ///
 /// # Errors
-/// [`CallError`] after `timeout`: that of a member without an answer, which may still execute the
-/// request; or the last refusal of a member; or the reason why none could be reached.
+/// [`CallError`] of a member that got the request and may still execute it, at once. After
+/// `timeout`, the last refusal of a member; or the reason why none could be reached.
 pub async fn ask_leader(
     members: &[String],
     path: &str,
@@ -203,58 +208,106 @@ pub async fn ask_leader(
 ) -> Result<Answer, CallError> {
     let deadline = Instant::now() + timeout;
     let mut delay = RETRY_DELAY;
-    let mut calls = FuturesUnordered::new();
-    // The addresses of `calls`.
+    let mut probes = FuturesUnordered::new();
+    // The addresses of `probes`.
     let mut waiting = BTreeSet::new();
     let mut leader: Option<String> = None;
-    // A refusal says more than that a member cannot be reached. A member without an answer may yet
-    // do what another refused.
-    let (mut unanswered, mut refusal, mut failure) = (None, None, None);
+    // A refusal says more than that a member cannot be reached.
+    let (mut refusal, mut failure) = (None, None);
     let mut turn = 0;
     loop {
         let mut others =
             members.iter().cycle().skip(turn % members.len().max(1)).take(members.len());
         turn += 1;
-        debug_assert_eq!(calls.len(), waiting.len(), "each call waits for one address");
+        debug_assert_eq!(probes.len(), waiting.len(), "each probe waits for one address");
         let next =
             leader.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
         if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
             let left = deadline.saturating_duration_since(Instant::now());
-            calls.push(async move { (ask(&address, path, body, left).await, address) });
+            probes.push(async move { (ask(&address, PROBE_PATH, None, left).await, address) });
         }
-        let Ok(answer) = tokio::time::timeout(NEXT_MEMBER_DELAY, calls.next()).await else {
+        let Ok(probed) = tokio::time::timeout(NEXT_MEMBER_DELAY, probes.next()).await else {
             continue;
         };
-        let Some((answer, address)) = answer else {
+        let Some((probed, address)) = probed else {
             let (address, why) = (String::new(), "no member is known".into());
             return Err(CallError { address, why, may_still_happen: false });
         };
         waiting.remove(&address);
-        match answer {
-            Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
-                leader = answer.leader().map(ToOwned::to_owned);
-                failure = Some(match leader.clone().filter(|leader| waiting.contains(leader)) {
-                    Some(address) => no_answer(address, timeout),
-                    None => CallError { address, why: answer.text(), may_still_happen: false },
-                });
+        let left = deadline.saturating_duration_since(Instant::now());
+        let outcome = match probed {
+            Ok(_) if left.is_zero() => {
+                let error = no_answer(address, timeout);
+                Outcome::Unreached(CallError { may_still_happen: false, ..error })
             }
-            Ok(answer) if answer.status.is_server_error() => {
-                let why = format!("{}: {}", answer.status, answer.text());
-                refusal = Some(CallError { address, why, may_still_happen: false });
+            Ok(_) => send(&address, path, body, left).await?,
+            Err(error) => Outcome::Unreached(CallError { may_still_happen: false, ..error }),
+        };
+        match outcome {
+            Outcome::Answered(answer) => return Ok(answer),
+            Outcome::Refused(error) => refusal = Some(error),
+            Outcome::Unreached(error) => failure = Some(error),
+            Outcome::NotLeader(error, named) => {
+                failure = Some(error);
+                if waiting.contains(&named) {
+                    let error = no_answer(named, timeout);
+                    failure = Some(CallError { may_still_happen: false, ..error });
+                } else {
+                    leader = Some(named);
+                }
             }
-            Ok(answer) => return Ok(answer),
-            Err(error) if error.may_still_happen => unanswered = Some(error),
-            Err(error) => failure = Some(error),
         }
-        if Instant::now() + delay >= deadline {
-            let in_flight = waiting.pop_first().map(|address| no_answer(address, timeout));
-            let error = in_flight.or_else(|| unanswered.take()).or_else(|| refusal.take());
-            if let Some(error) = error.or_else(|| failure.take()) {
-                return Err(error);
-            }
+        if Instant::now() + delay >= deadline
+            && let Some(error) = refusal.take().or_else(|| failure.take())
+        {
+            return Err(error);
         }
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(RETRY_DELAY_MAX);
+    }
+}
+
+/// The outcome of a request that one member got, or did not get.
+enum Outcome {
+    Answered(Answer),
+    /// The member did nothing. The same request may succeed later.
+    Refused(CallError),
+    /// The member did nothing, and names the leader.
+    NotLeader(CallError, String),
+    /// The member did not get the request.
+    Unreached(CallError),
+}
+
+/// Sends a request to a member that answers.
+///
+/// # Errors
+/// [`CallError`] if the member may have executed the request, or may still execute it.
+async fn send(
+    address: &str,
+    path: &str,
+    body: Option<&[u8]>,
+    timeout: Duration,
+) -> Result<Outcome, CallError> {
+    let answer = match ask(address, path, body, timeout).await {
+        Ok(answer) => answer,
+        Err(error) if error.may_still_happen => return Err(error),
+        Err(error) => return Ok(Outcome::Unreached(error)),
+    };
+    let error =
+        |why, may_still_happen| CallError { address: address.into(), why, may_still_happen };
+    match answer.status {
+        StatusCode::CONFLICT => match answer.leader() {
+            Some(leader) => Ok(Outcome::NotLeader(error(answer.text(), false), leader.to_owned())),
+            None => Ok(Outcome::Answered(answer)),
+        },
+        status @ StatusCode::SERVICE_UNAVAILABLE => {
+            Ok(Outcome::Refused(error(format!("{status}: {}", answer.text()), false)))
+        }
+        // Only 503 says that nothing was done.
+        status if status.is_server_error() => {
+            Err(error(format!("{status}: {}", answer.text()), true))
+        }
+        _ => Ok(Outcome::Answered(answer)),
     }
 }
 
@@ -263,6 +316,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::io::{Read, Write};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -290,43 +345,86 @@ mod tests {
         server.join().unwrap();
     }
 
+    /// A member that says that it answers, and gives these answers to requests, one each. Returns
+    /// how many requests it got. After the last answer it keeps connections, and answers nothing.
+    fn member(
+        listener: tokio::net::TcpListener,
+        answers: &'static [&'static str],
+    ) -> Arc<AtomicUsize> {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&requests);
+        tokio::spawn(async move {
+            let mut kept = Vec::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = [0; 1024];
+                let read = stream.read(&mut head).await.unwrap();
+                let answer = match head[..read].starts_with(b"GET /up ") {
+                    true => Some(&"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+                    false => answers.get(counted.fetch_add(1, SeqCst)),
+                };
+                match answer {
+                    Some(answer) => stream.write_all(answer.as_bytes()).await.unwrap(),
+                    None => kept.push(stream),
+                }
+            }
+        });
+        requests
+    }
+
+    async fn listen() -> (tokio::net::TcpListener, String) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (listener, address)
+    }
+
+    const DONE: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    const NOTHING_DONE: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\nno";
+    const UNKNOWN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 5\r\n\r\nmaybe";
+
     /// A process that is stopped accepts connections, and does not answer.
     #[tokio::test]
     async fn while_a_member_does_not_answer_the_next_is_asked() {
-        let stopped = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let leader = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address =
-            |listener: &tokio::net::TcpListener| listener.local_addr().unwrap().to_string();
-        let members = [address(&stopped), address(&leader)];
-        tokio::spawn(async move {
-            let (mut stream, _) = leader.accept().await.unwrap();
-            let mut request = [0; 1024];
-            assert!(stream.read(&mut request).await.unwrap() > 0);
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
-        });
-        let patience = Duration::from_secs(15);
+        let ((stopped, first), (leader, second)) = (listen().await, listen().await);
+        member(leader, &[DONE]);
+        let members = [first, second];
+        let patience = Duration::from_secs(60);
         let answer = ask_leader(&members, "/cluster/transfer", Some(b"{}"), patience).await;
         assert_eq!(&*answer.unwrap().body, b"ok");
+        // It has nothing to do when it continues.
+        let (mut probe, _) = stopped.accept().await.unwrap();
+        let mut head = [0; 1024];
+        let read = probe.read(&mut head).await.unwrap();
+        assert!(head[..read].starts_with(b"GET /up "), "it was asked whether it answers");
     }
 
     /// A request that a member refused, and that is under way again, may still be executed.
     #[tokio::test]
     async fn a_refusal_does_not_hide_a_later_request_without_an_answer() {
-        let leader = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let members = [leader.local_addr().unwrap().to_string()];
-        tokio::spawn(async move {
-            let (mut first, _) = leader.accept().await.unwrap();
-            assert!(first.read(&mut [0; 1024]).await.unwrap() > 0);
-            let refusal = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\nno";
-            first.write_all(refusal).await.unwrap();
-            let mut later = Vec::new();
-            loop {
-                later.push(leader.accept().await.unwrap());
-            }
-        });
+        let (leader, address) = listen().await;
+        let requests = member(leader, &[NOTHING_DONE]);
         let patience = Duration::from_secs(2);
-        let error = ask_leader(&members, "/cluster/remove", Some(b"{}"), patience).await;
+        let error = ask_leader(&[address], "/cluster/remove", Some(b"{}"), patience).await;
         assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
+        assert_eq!(requests.load(SeqCst), 2);
+    }
+
+    /// A change whose outcome was unknown was asked for again: it could be made twice, and that it
+    /// was made already was reported as a refusal.
+    #[tokio::test]
+    async fn a_request_that_may_have_been_executed_is_not_sent_again() {
+        let (leader, address) = listen().await;
+        let requests = member(leader, &[NOTHING_DONE, UNKNOWN, DONE]);
+        let patience = Duration::from_secs(60);
+        let error = ask_leader(&[address], "/cluster/transfer", Some(b"{}"), patience).await;
+        assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
+        assert_eq!(requests.load(SeqCst), 2, "the refusal and the unknown outcome");
+        // Closed without an answer, as by a leader that crashes.
+        let (leader, address) = listen().await;
+        let requests = member(leader, &["", DONE]);
+        let error = ask_leader(&[address], "/cluster/transfer", Some(b"{}"), patience).await;
+        assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
+        assert_eq!(requests.load(SeqCst), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::call::ask_all;
@@ -25,6 +26,8 @@ pub(crate) struct DuplicateCheck {
     state: Arc<NodeState>,
     /// The address where clients reach this process.
     address: String,
+    /// The number of checks so far.
+    checks: AtomicUsize,
 }
 
 /// The answers of members in one check.
@@ -40,9 +43,25 @@ struct MemberAnswers {
     other_cluster: Option<(String, String)>,
 }
 
+/// Chooses the addresses for the check of this number: the named ones, and then members, of which
+/// each check takes the next ones.
+fn choose_asked(named: &[&str], members: &[&str], check: usize) -> BTreeSet<String> {
+    let count = members.len().max(1);
+    let begin = check % count * ASKED_MEMBERS_MAX % count;
+    let members = members.iter().cycle().skip(begin).take(members.len());
+    let mut asked = BTreeSet::new();
+    for address in named.iter().chain(members) {
+        if asked.len() == ASKED_MEMBERS_MAX {
+            break;
+        }
+        asked.insert((*address).to_owned());
+    }
+    asked
+}
+
 impl DuplicateCheck {
     pub(crate) fn new(state: Arc<NodeState>, address: String) -> Self {
-        Self { state, address }
+        Self { state, address, checks: AtomicUsize::new(0) }
     }
 
     /// Checks once.
@@ -88,9 +107,9 @@ impl DuplicateCheck {
             own_addresses: own.map(|own| own.client.clone()).into_iter().collect(),
             ..MemberAnswers::default()
         };
-        let named = join.map(ToOwned::to_owned).into_iter().chain(listed.iter().cloned());
-        let asked: BTreeSet<String> =
-            named.chain(known.keys().cloned()).take(ASKED_MEMBERS_MAX).collect();
+        let named: Vec<_> = join.into_iter().chain(listed.iter().map(String::as_str)).collect();
+        let members: Vec<_> = known.keys().map(String::as_str).collect();
+        let asked = choose_asked(&named, &members, self.checks.fetch_add(1, Relaxed));
         for (address, members) in
             ask_all::<Members>(asked, "/members", DUPLICATE_CALL_TIMEOUT).await
         {
@@ -162,5 +181,35 @@ impl DuplicateCheck {
             let node = self.state.identity().node;
             tracing::warn!(node, "removed from the cluster; stop this node");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each check asked the same eight: a leader among the others never said that a node had been
+    /// removed, and a process that only the others knew was not found.
+    #[test]
+    fn all_members_of_a_large_cluster_are_asked_in_turns() {
+        let members: Vec<_> = (10..31).map(|node| format!("node-{node}:80")).collect();
+        let members: Vec<_> = members.iter().map(String::as_str).collect();
+        for first in [0, 1, 100, usize::MAX / ASKED_MEMBERS_MAX] {
+            let checks = (0..3).map(|n| choose_asked(&[], &members, first + n));
+            let asked: Vec<_> = checks.inspect(|asked| assert_eq!(asked.len(), 8)).collect();
+            let all: BTreeSet<_> = asked.iter().flatten().map(String::as_str).collect();
+            assert_eq!(all.len(), members.len(), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn named_addresses_are_asked_first() {
+        let asked = choose_asked(&["z:80", "y:80"], &["a:80", "y:80"], 7);
+        assert_eq!(asked, ["a:80", "y:80", "z:80"].map(String::from).into());
+        let listed: Vec<_> = (0..9).map(|node| format!("z-{node}:80")).collect();
+        let listed: Vec<_> = listed.iter().map(String::as_str).collect();
+        let asked = choose_asked(&listed, &["a:80"], 0);
+        assert_eq!(asked.len(), ASKED_MEMBERS_MAX);
+        assert!(!asked.contains("a:80"));
     }
 }

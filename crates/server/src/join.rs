@@ -73,8 +73,18 @@ pub(crate) async fn admit_at(
 ) -> Result<(), AdmitError> {
     let body = RemoveNodeRequest { cluster: cluster.to_string(), node };
     let body = encode(&body)?;
-    let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE_TIMEOUT).await;
-    let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
+    let deadline = Instant::now() + CHANGE_TIMEOUT;
+    let answer = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match ask_leader(members, "/cluster/admit", Some(&body), left).await {
+            Ok(answer) => break answer,
+            // It changes nothing: it may be asked twice.
+            Err(error) if error.may_still_happen && left > CHECK_INTERVAL => {
+                tokio::time::sleep(CHECK_INTERVAL).await;
+            }
+            Err(error) => return Err(AdmitError::Unavailable(error.to_string())),
+        }
+    };
     debug_assert!(!answer.status.is_server_error(), "the leader is asked until it can answer");
     match answer.status {
         StatusCode::OK => Ok(()),

@@ -163,7 +163,7 @@ impl Machine {
     /// Starts its process.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(crate) fn start(&mut self, network: &Network, now: u64) -> std::io::Result<()> {
         self.disk.power_on();
         self.starts += 1;

@@ -31,7 +31,7 @@ fn keep_panics_of_cases() {
 /// Runs a case, and returns its panic as an error. The panic is not printed.
 ///
 /// # Errors
-/// Those of the case, and the message and place of its panic.
+/// The error of the case, or the message and place of its panic.
 pub fn caught<T>(case: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     keep_panics_of_cases();
     PANIC.set(Some(String::new()));

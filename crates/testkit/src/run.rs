@@ -30,7 +30,7 @@ pub trait Component: Sync {
     /// Builds a directory. Undamaged, it must hold what this component guarantees.
     ///
     /// # Errors
-    /// What was wrong with it.
+    /// A sentence names the guarantee that the directory breaks.
     fn sample(&self, seed: u64) -> Result<Self::Sample, String>;
 
     /// Returns the sample's directory, and the material for planning mutations of it.

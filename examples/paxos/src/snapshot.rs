@@ -23,7 +23,7 @@ impl Snapshot {
     /// Applies what is committed in a log, as far as it follows without a gap.
     ///
     /// # Errors
-    /// What was committed there and not chosen; nothing of that is applied.
+    /// The text names an entry that was committed there and not chosen, which is not applied.
     pub fn apply(
         &mut self,
         committed: Vec<AcceptedEntry>,

@@ -1,7 +1,7 @@
 //! Lines of documents, and comments of sources, are short enough to be read side by side.
 //!
-//! What cannot be broken may be longer: rows of tables, links, and what is typed or printed in
-//! fenced blocks.
+//! Lines that cannot be broken may be longer: rows of tables, links, and what is typed or printed
+//! in fenced blocks.
 
 use super::documents;
 use super::finding::Finding;

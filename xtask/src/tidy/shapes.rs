@@ -47,15 +47,19 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Refused first words of doc comments, each with its line.
+/// Refused first words of doc comments, their sections and their paragraphs, each with its line.
 fn doc_comments(text: &str, words: &Words) -> Vec<(usize, String)> {
     let mut found = Vec::new();
-    let mut marker_before = None;
-    for (at, line) in (1..).zip(text.lines().map(str::trim_start)) {
+    // The marker and the text of the line before.
+    let mut before: Option<(&str, &str)> = None;
+    for (at, line) in (1..).zip(text.lines().map(str::trim)) {
         let marker = ["///", "//!"].into_iter().find(|marker| line.starts_with(marker));
-        let first = marker.filter(|_| marker != marker_before).map(|marker| &line[marker.len()..]);
-        marker_before = marker;
-        let Some(first) = first.map(str::trim_start) else { continue };
+        let doc = marker.map(|marker| (marker, line[marker.len()..].trim_start()));
+        let continues = before.zip(doc).is_some_and(|((marker, text), (same, _))| {
+            marker == same && !text.is_empty() && !text.starts_with('#')
+        });
+        before = doc;
+        let Some((_, first)) = doc.filter(|_| !continues) else { continue };
         for (word, better) in &words.openings {
             let rest = first.strip_prefix(word.as_str());
             if rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric)) {
@@ -155,6 +159,16 @@ mod tests {
             check_file("xtask/src/a.rs", "/// A number.\n/// What it is.\n// Of a b\n").is_empty()
         );
         assert!(check_file("xtask/src/a.rs", "/// Whatever.\n/// Offsets.\n").is_empty());
+    }
+
+    /// Only the first line of all was looked at: `# Errors` was followed by `Those of the log.`
+    #[test]
+    fn first_words_of_sections_and_paragraphs_are_found() {
+        for before in ["/// # Errors", "///", "/// # Errors\n///"] {
+            let text = format!("/// A number.\n///\n/// More.\n{before}\n/// Those of the log.\n");
+            assert_refused("crates/kv/src/a.rs", &text);
+        }
+        assert_refused("crates/kv/src/a.rs", "//! A b.\n//!\n//! What it is.\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `esker kv import`: puts the keys and values of standard input.
 //!
-//! What each read of the input returns is written at once, so it becomes durable while the command
-//! waits for more. Input ends at end of file or at a signal.
+//! The bytes that a read of the input returns are written at once, so they become durable while the
+//! command waits for more. Input ends at end of file or at a signal.
 
 use std::collections::VecDeque;
 use std::ops::Range;

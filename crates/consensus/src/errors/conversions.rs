@@ -82,152 +82,95 @@ impl From<esker_log::Error> for Error {
     }
 }
 
-impl From<PromiseError> for Error {
-    fn from(error: PromiseError) -> Self {
-        match error {
-            PromiseError::StaleBallot { promised } => Error::StaleBallot { promised },
-            PromiseError::Storage(error) => Error::Storage(error),
-        }
-    }
-}
-
-impl From<AcceptError> for Error {
-    fn from(error: AcceptError) -> Self {
-        match error {
-            AcceptError::StaleBallot { promised } => Error::StaleBallot { promised },
-            AcceptError::AlreadyCommitted { entry } => Error::AlreadyCommitted { entry },
-            AcceptError::AnotherValue { slot, ballot } => Error::AnotherValue { slot, ballot },
-            AcceptError::Truncated { floor } => Error::Truncated { floor },
-            AcceptError::SlotOutOfRange { slot, limit } => Error::SlotOutOfRange { slot, limit },
-            AcceptError::BufferFull { used, size } => Error::BufferFull { used, size },
-            AcceptError::EntryTooLarge { size, limit } => Error::EntryTooLarge { size, limit },
-            AcceptError::Storage(error) => Error::Storage(error),
-        }
-    }
-}
-
-impl From<LearnError> for Error {
-    fn from(error: LearnError) -> Self {
-        match error {
-            LearnError::AlreadyCommitted { entry } => Error::AlreadyCommitted { entry },
-            LearnError::Truncated { floor } => Error::Truncated { floor },
-            LearnError::SlotOutOfRange { slot, limit } => Error::SlotOutOfRange { slot, limit },
-            LearnError::EntryTooLarge { size, limit } => Error::EntryTooLarge { size, limit },
-            LearnError::Storage(error) => Error::Storage(error),
-        }
-    }
-}
-
-impl From<CommitError> for Error {
-    fn from(error: CommitError) -> Self {
-        match error {
-            CommitError::SlotNotFound { slot } => Error::SlotNotFound { slot },
-            CommitError::BallotMismatch { slot, accepted } => {
-                Error::BallotMismatch { slot, accepted }
+/// Converts the errors of operations whose variants [`Error`] has under the same names.
+macro_rules! into_error {
+    ($($name:ident {
+        $($variant:ident $({ $($field:ident),* })? $(($payload:ident))?,)*
+    })*) => { $(
+        impl From<$name> for Error {
+            fn from(error: $name) -> Self {
+                match error {
+                    $($name::$variant $({ $($field),* })? $(($payload))? => {
+                        Error::$variant $({ $($field),* })? $(($payload))?
+                    })*
+                    $name::Storage(error) => Error::Storage(error),
+                }
             }
-            CommitError::Truncated { floor } => Error::Truncated { floor },
-            CommitError::Gap { slot } => Error::Gap { slot },
-            CommitError::Storage(error) => Error::Storage(error),
         }
-    }
+    )* };
 }
 
-impl From<TruncateError> for Error {
-    fn from(error: TruncateError) -> Self {
-        match error {
-            TruncateError::Gap { slot } => Error::Gap { slot },
-            TruncateError::BelowFrontier { committed } => Error::BelowFrontier { committed },
-            TruncateError::Truncated { floor } => Error::Truncated { floor },
-            TruncateError::SlotOutOfRange { slot, limit } => Error::SlotOutOfRange { slot, limit },
-            TruncateError::EntryTooLarge { size, limit } => Error::EntryTooLarge { size, limit },
-            TruncateError::Storage(error) => Error::Storage(error),
-        }
+into_error! {
+    PromiseError { StaleBallot { promised }, }
+    AcceptError {
+        StaleBallot { promised },
+        AlreadyCommitted { entry },
+        AnotherValue { slot, ballot },
+        Truncated { floor },
+        SlotOutOfRange { slot, limit },
+        BufferFull { used, size },
+        EntryTooLarge { size, limit },
     }
-}
-
-impl From<ReadError> for Error {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::SlotNotFound { slot } => Error::SlotNotFound { slot },
-            ReadError::NotCommitted { slot } => Error::NotCommitted { slot },
-            ReadError::Truncated { floor } => Error::Truncated { floor },
-            ReadError::InvalidOffset { offset } => Error::InvalidOffset { offset },
-            ReadError::Storage(error) => Error::Storage(error),
-        }
+    LearnError {
+        AlreadyCommitted { entry },
+        Truncated { floor },
+        SlotOutOfRange { slot, limit },
+        EntryTooLarge { size, limit },
     }
-}
-
-impl From<SnapshotError> for Error {
-    fn from(error: SnapshotError) -> Self {
-        match error {
-            SnapshotError::NoSnapshot => Error::NoSnapshot,
-            SnapshotError::CorruptedSnapshot { slot, cause } => {
-                Error::CorruptedSnapshot { slot, cause }
-            }
-            SnapshotError::Gap { slot } => Error::Gap { slot },
-            SnapshotError::Truncated { floor } => Error::Truncated { floor },
-            SnapshotError::SlotOutOfRange { slot, limit } => Error::SlotOutOfRange { slot, limit },
-            SnapshotError::InvalidOption(cause) => Error::InvalidOption(cause),
-            SnapshotError::Storage(error) => Error::Storage(error),
-        }
+    CommitError {
+        SlotNotFound { slot },
+        BallotMismatch { slot, accepted },
+        Truncated { floor },
+        Gap { slot },
     }
-}
-
-impl From<CreateSnapshotError> for Error {
-    fn from(error: CreateSnapshotError) -> Self {
-        match error {
-            CreateSnapshotError::SlotNotFound { slot } => Error::SlotNotFound { slot },
-            CreateSnapshotError::NotCommitted { slot } => Error::NotCommitted { slot },
-            CreateSnapshotError::Gap { slot } => Error::Gap { slot },
-            CreateSnapshotError::Truncated { floor } => Error::Truncated { floor },
-            CreateSnapshotError::SlotOutOfRange { slot, limit } => {
-                Error::SlotOutOfRange { slot, limit }
-            }
-            CreateSnapshotError::EntryTooLarge { size, limit } => {
-                Error::EntryTooLarge { size, limit }
-            }
-            CreateSnapshotError::Stream(cause) => Error::Stream(cause),
-            CreateSnapshotError::Storage(error) => Error::Storage(error),
-        }
+    TruncateError {
+        Gap { slot },
+        BelowFrontier { committed },
+        Truncated { floor },
+        SlotOutOfRange { slot, limit },
+        EntryTooLarge { size, limit },
     }
-}
-
-impl From<TransferError> for Error {
-    fn from(error: TransferError) -> Self {
-        match error {
-            TransferError::Stream(cause) => Error::Stream(cause),
-            TransferError::Transfer { what } => Error::Transfer { what },
-            TransferError::NoSnapshot => Error::NoSnapshot,
-            TransferError::CorruptedSnapshot { slot, cause } => {
-                Error::CorruptedSnapshot { slot, cause }
-            }
-            TransferError::Storage(error) => Error::Storage(error),
-        }
+    ReadError {
+        SlotNotFound { slot },
+        NotCommitted { slot },
+        Truncated { floor },
+        InvalidOffset { offset },
     }
-}
-
-impl From<OpenError> for Error {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::InvalidOption(cause) => Error::InvalidOption(cause),
-            OpenError::EntryTooLarge { size, limit } => Error::EntryTooLarge { size, limit },
-            OpenError::WrongLabel { found, expected } => Error::WrongLabel { found, expected },
-            OpenError::MissingLog { key, dir } => Error::MissingLog { key, dir },
-            OpenError::CorruptedRegistry { dir, cause } => Error::CorruptedRegistry { dir, cause },
-            OpenError::UnfinishedBackup { dir } => Error::UnfinishedBackup { dir },
-            OpenError::Storage(error) => Error::Storage(error),
-        }
+    SnapshotError {
+        NoSnapshot,
+        CorruptedSnapshot { slot, cause },
+        Gap { slot },
+        Truncated { floor },
+        SlotOutOfRange { slot, limit },
+        InvalidOption(cause),
     }
-}
-
-impl From<ManagerError> for Error {
-    fn from(error: ManagerError) -> Self {
-        match error {
-            ManagerError::InUse { references } => Error::InUse { references },
-            ManagerError::LeakedReferences { logs } => Error::LeakedReferences { logs },
-            ManagerError::WrongLabel { found, expected } => Error::WrongLabel { found, expected },
-            ManagerError::Storage(error) => Error::Storage(error),
-        }
+    CreateSnapshotError {
+        SlotNotFound { slot },
+        NotCommitted { slot },
+        Gap { slot },
+        Truncated { floor },
+        SlotOutOfRange { slot, limit },
+        EntryTooLarge { size, limit },
+        Stream(cause),
+    }
+    TransferError {
+        Stream(cause),
+        Transfer { what },
+        NoSnapshot,
+        CorruptedSnapshot { slot, cause },
+    }
+    OpenError {
+        InvalidOption(cause),
+        EntryTooLarge { size, limit },
+        WrongLabel { found, expected },
+        MissingLog { key, dir },
+        CorruptedRegistry { dir, cause },
+        UnfinishedBackup { dir },
+    }
+    ManagerError {
+        InUse { references },
+        LeakedReferences { logs },
+        WrongLabel { found, expected },
     }
 }
 

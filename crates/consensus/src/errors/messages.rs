@@ -60,14 +60,18 @@ impl Error {
                 write!(f, "slot {slot} was never accepted here; ask another replica")
             }
             Error::NotCommitted { slot } => {
-                write!(f, "slot {slot} is not durably committed; wait for its commit, or skip it")
+                write!(f, "slot {slot} is not durably committed; wait for its commit")
             }
             Error::StaleBallot { promised } => {
-                write!(f, "ballot is stale: ballot {promised} was promised; use a higher one")
+                write!(
+                    f,
+                    "ballot is stale: ballot {promised} was promised or accepted; use a higher one"
+                )
             }
             Error::AlreadyCommitted { entry } => write!(
                 f,
-                "slot {} is already committed, under ballot {}; adopt its value",
+                "slot {} is committed with another value, under ballot {}: a proposer adopts that \
+                 one, and no other can be learned",
                 entry.slot(),
                 entry.ballot()
             ),
@@ -84,13 +88,13 @@ impl Error {
                 write!(f, "slot {slot} is missing or not committed; learn its value first")
             }
             Error::Truncated { floor } => {
-                write!(f, "slots up to {floor} were truncated; read them from a snapshot")
+                write!(f, "slots up to {floor} were truncated, and only a snapshot above has them")
             }
             Error::BelowFrontier { committed } => {
                 write!(f, "slot {committed} is committed and cannot be dropped")
             }
             Error::SlotOutOfRange { slot, limit } => {
-                write!(f, "slot {slot} is too far above the floor; the first refused is {limit}")
+                write!(f, "slot {slot} is out of range; the first slot that is refused is {limit}")
             }
             Error::BufferFull { used, size } => write!(
                 f,
@@ -98,7 +102,7 @@ impl Error {
                  mutable_size"
             ),
             Error::EntryTooLarge { size, limit } => {
-                write!(f, "a value of {size} bytes exceeds the limit of {limit} bytes")
+                write!(f, "{size} bytes exceed the limit of {limit} bytes")
             }
             other => fmt::Debug::fmt(other, f),
         }
@@ -164,5 +168,55 @@ impl std::error::Error for Error {
             Error::CorruptedRegistry { cause, .. } => Some(&**cause),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::base::ballot::Ballot;
+    use crate::base::slot::Slot;
+    use crate::errors::manager_errors::OpenError;
+    use crate::errors::protocol_errors::{AcceptError, ReadError, TruncateError};
+    use crate::errors::snapshot_errors::{CreateSnapshotError, SnapshotError};
+    use crate::state::inner::ConsensusLog;
+
+    /// The messages of one call were those of all: nodes that disagreed on a chosen value were told
+    /// to adopt it, and a key that is too long was a value.
+    #[test]
+    fn a_message_advises_nothing_that_is_wrong_in_another_call() {
+        let disk = Arc::new(SimDisk::new(1));
+        let log = ConsensusLog::builder("/log").disk(disk).open().unwrap();
+        let ballot = Ballot { number: 2, node: 1 };
+        log.learn(Slot(3), ballot, b"value").unwrap().blocking_wait().unwrap();
+        let learned = log.learn(Slot(3), ballot, b"another").unwrap_err().to_string();
+        assert!(learned.contains("no other can be learned"), "{learned}");
+        assert_eq!(learned, log.accept(Slot(3), ballot, b"another").unwrap_err().to_string());
+        log.close().unwrap();
+        let (size, limit) = (9, 8);
+        for message in [
+            OpenError::EntryTooLarge { size, limit }.to_string(),
+            TruncateError::EntryTooLarge { size, limit }.to_string(),
+            CreateSnapshotError::EntryTooLarge { size, limit }.to_string(),
+            AcceptError::EntryTooLarge { size, limit }.to_string(),
+        ] {
+            assert_eq!(message, "9 bytes exceed the limit of 8 bytes");
+        }
+        // No snapshot covers the entries that a restore misses.
+        let truncated = SnapshotError::Truncated { floor: Slot(7) }.to_string();
+        assert!(!truncated.contains("read them"), "{truncated}");
+        let (slot, limit) = (Slot(u64::MAX), Slot(u64::MAX - 1));
+        let last = CreateSnapshotError::SlotOutOfRange { slot, limit }.to_string();
+        assert!(!last.contains("floor"), "{last}");
+        let waits = [
+            ReadError::NotCommitted { slot }.to_string(),
+            CreateSnapshotError::NotCommitted { slot }.to_string(),
+        ];
+        assert!(waits.iter().all(|message| !message.contains("skip")), "{waits:?}");
     }
 }

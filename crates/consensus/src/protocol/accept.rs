@@ -254,6 +254,7 @@ impl Inner {
             return self.accept_at(&promise_state, slot, ballot, value, &guard);
         }
         drop(promise_state);
+        self.load_page(slot);
         let mut locks = self.all_locks()?;
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;

@@ -39,7 +39,8 @@ impl ConsensusLog {
 }
 
 impl AppState<'_> {
-    /// Returns the durable state; empty if there is none. No I/O.
+    /// Returns the durable state; empty if there is none. May read an index page, as
+    /// [`ConsensusLog::stats`].
     pub fn get(&self) -> Arc<[u8]> {
         self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.frontier.lock().app_state()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{Slot, page_of};
+use crate::base::slot::{SLOTS_PER_PAGE, Slot, page_of};
 use crate::errors::protocol_errors::CommitError;
 use crate::index::page::{IndexEntry, Page, State};
 use crate::index::slot_locks::AllLocks;
@@ -172,6 +172,7 @@ impl Inner {
         self: &Arc<Self>,
         slots: &[(Slot, Ballot)],
     ) -> Result<BatchTicket, StorageError> {
+        slots.iter().for_each(|(slot, _)| self.load_page(slot.0));
         let guard = crossbeam_epoch::pin();
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
@@ -204,6 +205,7 @@ impl Inner {
     }
 
     fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket, CommitError> {
+        self.load_through(last);
         let guard = crossbeam_epoch::pin();
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
@@ -223,9 +225,7 @@ impl Inner {
                     State::Committed => {}
                 }
             }
-            let Some(next) =
-                (page_of(slot) + 1).checked_mul(crate::base::slot::SLOTS_PER_PAGE as u64)
-            else {
+            let Some(next) = (page_of(slot) + 1).checked_mul(SLOTS_PER_PAGE as u64) else {
                 break;
             };
             slot = next;
@@ -234,6 +234,19 @@ impl Inner {
         let ticket = self.mark_all(&locks, marks, range, &guard)?;
         drop(locks);
         Ok(ticket)
+    }
+
+    /// Reads the pages from the frontier to a slot, as [`Inner::load_page`].
+    fn load_through(&self, last: u64) {
+        let guard = crossbeam_epoch::pin();
+        let mut slot = self.frontier.lock().decided();
+        // Ends at the first page that is missing at the latest.
+        while slot <= last
+            && let Ok(Some(page)) = self.page(slot, &guard)
+            && let Some(next) = (page.number + 1).checked_mul(SLOTS_PER_PAGE as u64)
+        {
+            slot = next;
+        }
     }
 
     /// Appends the markers of accepted slots, and the values that only memory has, and marks the

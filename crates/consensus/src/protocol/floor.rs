@@ -122,10 +122,7 @@ impl Inner {
             let (size, limit) = (size as u64, APP_STATE_LIMIT as u64);
             return Err(TruncateError::EntryTooLarge { size, limit });
         }
-        // Read the page before taking the locks. An error does not matter here.
-        if !start.is_multiple_of(SLOTS_PER_PAGE as u64) {
-            drop(self.page(start, &crossbeam_epoch::pin()));
-        }
+        self.load_for_raise(start, next);
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
         let locks = self.all_locks()?;
@@ -164,6 +161,25 @@ impl Inner {
         drop(guard);
         release(dropped);
         Ok(Ticket::new(ticket, self.failure_sink()))
+    }
+
+    /// Reads the pages that a raise looks at, as [`Inner::load_page`].
+    fn load_for_raise(&self, start: u64, next: u64) {
+        let guard = crossbeam_epoch::pin();
+        let start = start.max(self.start());
+        let (pending, decided) = {
+            let tracker = self.frontier.lock();
+            (tracker.pending_slots(), tracker.decided())
+        };
+        self.load_page(start);
+        self.first_counted(start, &pending, &guard);
+        // The frontier moves on from here when the raise is durable.
+        let mut from = next.max(decided).max(start);
+        while let Ok(Some(page)) = self.page(from, &guard)
+            && page.committed() == SLOTS_PER_PAGE as u64
+        {
+            from = first_slot_of(page.number + 1);
+        }
     }
 
     /// Shows the durable raises to readers, and lets their space be reclaimed.

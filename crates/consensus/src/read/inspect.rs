@@ -141,7 +141,7 @@ impl Inspection {
     /// read again. Entries of later records are not visited.
     ///
     /// # Errors
-    /// Those of `visit`; [`StorageError`].
+    /// The error of `visit`, and [`StorageError`] for a record that cannot be read.
     pub fn visit(
         &self,
         from: Slot,

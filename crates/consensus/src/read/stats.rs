@@ -51,7 +51,8 @@ pub struct Stats {
 }
 
 impl ConsensusLog {
-    /// Returns the statistics of the log. No I/O.
+    /// Returns the statistics of the log. As every call that counts what became durable, it may
+    /// read an index page at the frontier that is not in memory.
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = crossbeam_epoch::pin();

@@ -22,7 +22,7 @@ impl SnapshotWriter {
     /// Writes everything that a source has, without another copy. Returns the number of bytes.
     ///
     /// # Errors
-    /// That of the source, or of the disk.
+    /// The error of the source, or of the disk.
     pub fn copy_from(&mut self, source: impl Read) -> io::Result<u64> {
         self.writer.copy_from(source)
     }

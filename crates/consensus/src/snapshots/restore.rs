@@ -33,10 +33,10 @@ impl Snapshots {
     /// and frontier there: see [`Snapshots::install`].
     ///
     /// # Errors
-    /// What the callbacks return; the first error ends it. [`SnapshotError::Truncated`] when
-    /// entries that no whole snapshot covers were truncated, or
-    /// [`SnapshotError::CorruptedSnapshot`] when one of those that are not whole would have;
-    /// [`SnapshotError::Storage`], for example for an entry that cannot be read.
+    /// The first error of a callback, which ends it. [`SnapshotError::Truncated`] when entries that
+    /// no whole snapshot covers were truncated, or [`SnapshotError::CorruptedSnapshot`] when a
+    /// snapshot covers them that is not whole; [`SnapshotError::Storage`], for example for an entry
+    /// that cannot be read.
     ///
     /// # Examples
     /// ```

@@ -379,6 +379,12 @@ impl Inner {
         }
     }
 
+    /// Reads the page of a slot, for a call that then takes all slot locks: with them, every caller
+    /// would wait for the disk. A page stays in memory. One that cannot be read is met again.
+    pub(crate) fn load_page(&self, slot: u64) {
+        drop(self.page(slot, &crossbeam_epoch::pin()));
+    }
+
     /// Returns the page of a slot that is accepted, committed or listed as open, so it has one.
     pub(crate) fn known_page<'g>(
         &self,

@@ -5,8 +5,8 @@
 //! System calls on a regular file ignore `O_NONBLOCK`, but io_uring honours it, so it is cleared
 //! after the open.
 //!
-//! What root creates in a directory of another user belongs to that user, who could not use it
-//! otherwise.
+//! A file that root creates in a directory of another user belongs to that user, who could not use
+//! it otherwise.
 //!
 //! The lock is an `flock` on this directory's own open file description, which another handle to
 //! the directory does not share. This handle could take it again, so it keeps whether it has it.

@@ -11,7 +11,10 @@
 //! oldest record that is left, up to the position that is durable by then. At the end it drops from
 //! the copy what the source has dropped: a delete may be among what it missed, and a value that
 //! this delete deleted among what it has. In an open store, cleaning waits from then on, so that
-//! the end moves once.
+//! the end moves once; writers do not wait for it meanwhile.
+//!
+//! Where cleaning has dropped all records, nothing lives. The copy has none either, and the same
+//! position.
 //!
 //! # What a crash leaves
 //!
@@ -29,6 +32,8 @@ use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq}
 use crate::base::operation_errors::BackupError;
 use crate::base::options::{COMPONENT, StoreBuilder};
 use crate::base::trim_retries::TrimRetries;
+use crate::record::{Change, Record};
+use crate::state::keyspaces::DEFAULT_ID;
 use crate::state::writer::Writer;
 use source::Source;
 
@@ -133,13 +138,13 @@ struct CopiedRange {
 }
 
 fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange, BackupError> {
-    let (mut stream, mut end) = source.begin()?;
+    let mut left = source.begin()?;
     let mut copied = CopiedRange { first: Seq::ZERO, last: Seq::ZERO };
     let mut begins = true;
     let mut trim_retries = TrimRetries::default();
-    while copied.last < end {
+    while copied.last < left.end {
         source.refuse_if_closed()?;
-        match stream.try_next() {
+        match left.stream.try_next() {
             Ok(Some(batch)) => {
                 let records: Vec<_> =
                     batch.iter().map(|record| (record.seq, record.payload)).collect();
@@ -157,19 +162,30 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange, BackupError>
                 debug_assert!(batch.last().is_some(), "a batch of a stream has records");
                 copied.last = batch.last().unwrap_or(copied.last);
             }
-            // The store never had a record.
-            Ok(None) if begins && copied.last == Seq::ZERO => break,
-            Ok(None) => return Err(esker_log::Error::NotFound { seq: end }.into()),
+            Ok(None) if begins && left.is_none() => return skip_all(log, copied.last, left.end),
+            Ok(None) => return Err(esker_log::Error::NotFound { seq: left.end }.into()),
             Err(esker_log::Error::Trimmed(trimmed)) => {
                 trim_retries.count(trimmed)?;
                 source.hold_cleaning();
-                (stream, end) = source.begin()?;
+                left = source.begin()?;
                 begins = true;
             }
             Err(error) => return Err(error.into()),
         }
     }
     Ok(copied)
+}
+
+/// Gives the copy of a store without records the position of its source: a record of that number,
+/// which is dropped with all before it. It deletes a key that is not there.
+fn skip_all(log: &Log, copied: Seq, end: Seq) -> Result<CopiedRange, BackupError> {
+    debug_assert!(copied < end, "the copy has not reached its end");
+    let mut payload = Vec::new();
+    Record { keyspace: DEFAULT_ID, key: b"", change: Change::Delete }.encode(&mut payload);
+    let before = if copied == Seq::ZERO { Seq(end.0 - 1) } else { copied };
+    let written = log.write(Append::numbered(before, &[(end, &*payload)]));
+    drop(written.map_err(esker_log::Error::from)?);
+    Ok(CopiedRange { first: end.next(), last: end })
 }
 
 fn refuse_unless_empty(to: &StoreBuilder) -> Result<(), BackupError> {

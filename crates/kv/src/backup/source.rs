@@ -7,11 +7,28 @@ use crate::base::operation_errors::BackupError;
 use crate::state::gap::range_before;
 use crate::state::writer::Writer;
 
+/// The records that are left, for a backup.
+pub(super) struct RecordsLeft {
+    /// The stream of them, from the oldest one on.
+    pub(super) stream: LogStream,
+    /// A number that no record is below.
+    pub(super) oldest: Seq,
+    /// The position that the copy must reach: everything is durable there that replaces what is
+    /// missing before the oldest record.
+    pub(super) end: Seq,
+}
+
+impl RecordsLeft {
+    /// Whether the log had records, and cleaning dropped all of them: nothing in the store lives.
+    pub(super) fn is_none(&self) -> bool {
+        self.oldest > self.end
+    }
+}
+
 /// The records that a backup copies.
 pub(super) trait Source {
-    /// Streams from the oldest record on. Returns the position that the copy must reach: everything
-    /// is durable there that replaces what is missing before the oldest record.
-    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError>;
+    /// Finds the records that are left.
+    fn begin(&mut self) -> Result<RecordsLeft, BackupError>;
     /// Cleaning dropped records that were not copied yet: keeps it from doing so again.
     fn hold_cleaning(&mut self);
     fn refuse_if_closed(&self) -> Result<(), BackupError>;
@@ -31,10 +48,11 @@ impl<'a> OpenStore<'a> {
 }
 
 impl Source for OpenStore<'_> {
-    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError> {
+    fn begin(&mut self) -> Result<RecordsLeft, BackupError> {
         // The trim point first: what was durable before it was raised is durable now.
+        let oldest = self.writer.log.oldest();
         let stream = self.writer.log.stream(Start::Oldest)?;
-        Ok((stream, self.writer.log.durable()))
+        Ok(RecordsLeft { stream, oldest, end: self.writer.log.durable() })
     }
 
     fn hold_cleaning(&mut self) {
@@ -52,8 +70,9 @@ impl Source for OpenStore<'_> {
 pub(super) struct LogReader<'a>(pub(super) &'a ReadOnlyLog);
 
 impl Source for LogReader<'_> {
-    fn begin(&mut self) -> Result<(LogStream, Seq), BackupError> {
+    fn begin(&mut self) -> Result<RecordsLeft, BackupError> {
         self.0.refresh()?;
+        let oldest = self.0.oldest();
         let stream = self.0.stream(Start::Oldest)?;
         // Again: one poll may see the trim point of a moment, and the durable position before it.
         self.0.refresh()?;
@@ -66,7 +85,7 @@ impl Source for LogReader<'_> {
         {
             return Err(BackupError::Quarantined(before));
         }
-        Ok((stream, self.0.durable()))
+        Ok(RecordsLeft { stream, oldest, end: self.0.durable() })
     }
 
     fn hold_cleaning(&mut self) {}

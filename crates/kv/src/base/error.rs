@@ -129,8 +129,8 @@ impl fmt::Display for Error {
             Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
             Error::Trimmed(Trimmed { oldest }) => write!(
                 f,
-                "changes were dropped before they were delivered; the oldest record left is \
-                 {oldest}: read a snapshot, and watch from its position"
+                "cleaning dropped records before they were read; the oldest that is left is \
+                 {oldest}: try again, or watch from the position of a snapshot"
             ),
             Error::NotDurable { position, durable } => {
                 write!(f, "position {position} is above {durable}, the last durable one")
@@ -156,8 +156,8 @@ impl fmt::Display for Error {
             Error::CorruptedRecord(record) => record.fmt(f),
             Error::Quarantined(SeqRange { from, to }) => write!(
                 f,
-                "the records above {from} up to {to} are quarantined, and the answer may be among \
-                 them; restore a backup, or save what is left"
+                "the records above {from} up to {to} are quarantined, and what they changed is \
+                 unknown; restore a backup, or export what is left"
             ),
             Error::InvalidOption(cause) => cause.fmt(f),
             Error::Internal { invariant } => write!(

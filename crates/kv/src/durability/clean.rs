@@ -58,8 +58,8 @@ impl Writer {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, CompactError> {
-        let _pass = self.cleaning().lock_pass();
         let view = self.view();
+        let _pass = self.cleaning().lock_pass_for_writers(|| view.refuse_if_closing())?;
         view.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
         view.gap().refuse().map_err(CompactError::Quarantined)?;
@@ -317,7 +317,40 @@ impl Owner for CleaningPass<'_> {
 // Not beside `Request`: its file is also part of a loom model, in which no other test can run.
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+    use std::time::{Duration, Instant};
+
+    use esker_disk::sim::SimDisk;
+
+    use crate::base::options::Options;
+    use crate::durability::open::open;
     use crate::state::request::Request;
+
+    /// A backup holds the lock of passes until it ends. A future that was waiting for cleaning, and
+    /// has no clock, waited for as long.
+    #[test]
+    fn writers_do_not_wait_for_a_backup_that_holds_cleaning() {
+        let options = Options::on(Arc::new(SimDisk::new(1)));
+        let writer = open("/store".into(), options).unwrap();
+        let held = writer.cleaning().lock_pass();
+        writer.clean_now();
+        let throttle = writer.cleaning().throttle();
+        throttle.consider(u64::MAX, || true, || writer.cleaning().request().is_made());
+        let mut admitted = pin!(throttle.wait());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut context = Context::from_waker(Waker::noop());
+        while admitted.as_mut().poll(&mut context).is_pending() {
+            assert!(Instant::now() < deadline, "the writer waits for the backup");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(held);
+        writer.close().unwrap();
+    }
 
     #[test]
     fn a_request_during_the_last_step_is_another_step() {

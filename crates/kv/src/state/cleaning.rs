@@ -7,7 +7,7 @@ use esker_log::reclaim::Reclaimed;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::state::request::Request;
-use crate::state::throttle::Throttle;
+use crate::state::throttle::{BLOCKING_WAIT_MAX, Throttle};
 
 /// The number of segments beyond twice the live bytes from which on writers wait for cleaning.
 const BEHIND_SEGMENTS: u64 = 4;
@@ -64,6 +64,22 @@ impl Cleaning {
     /// Keeps other passes from beginning.
     pub(crate) fn lock_pass(&self) -> MutexGuard<'_, ()> {
         self.pass.lock()
+    }
+
+    /// As [`Cleaning::lock_pass`], for a pass that writers may be waiting for. A backup may hold
+    /// the lock until it ends, so writers continue meanwhile. Calls `check` between, which may end
+    /// the wait with an error.
+    pub(crate) fn lock_pass_for_writers<E>(
+        &self,
+        check: impl Fn() -> Result<(), E>,
+    ) -> Result<MutexGuard<'_, ()>, E> {
+        loop {
+            check()?;
+            if let Some(pass) = self.pass.try_lock_for(BLOCKING_WAIT_MAX) {
+                return Ok(pass);
+            }
+            self.throttle.open();
+        }
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::operation_errors::SnapshotError;
 use crate::base::store_error::StoreError;
@@ -93,7 +93,7 @@ impl Snapshots {
         true
     }
 
-    /// Expires all snapshots. None is opened while `change` runs.
+    /// Expires all snapshots. None is opened while `change` runs, which has to open and close none.
     pub(crate) fn expire_all(&self, change: impl FnOnce()) {
         let mut open = self.open.lock();
         while let Some((_, pin)) = open.pop_first() {
@@ -106,7 +106,7 @@ impl Snapshots {
     }
 
     /// Waits until no snapshot below this number is open. One that is older than `timeout` expires.
-    /// Calls `pause` between, which may end the wait with an error.
+    /// Calls `pause` between, without the lock. It may end the wait with an error.
     pub(crate) fn await_newer(
         &self,
         seq: u64,
@@ -125,7 +125,8 @@ impl Snapshots {
                 continue;
             }
             self.closed.wait_for(&mut open, left.min(AWAIT_STEP));
-            pause()?;
+            // It wakes callers, whose code may close a snapshot.
+            MutexGuard::unlocked(&mut open, &pause)?;
         }
         Ok(())
     }
@@ -133,5 +134,33 @@ impl Snapshots {
     /// The number of open snapshots.
     pub(crate) fn len(&self) -> usize {
         self.open.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// Cleaning wakes callers while it waits for a snapshot. One whose waker dropped the last
+    /// snapshot, or opened one, waited for the lock that its thread held, for good.
+    #[test]
+    fn a_snapshot_may_be_opened_and_closed_while_cleaning_pauses() {
+        let (done, awaited) = channel();
+        std::thread::spawn(move || {
+            let snapshots = Snapshots::default();
+            let pin = snapshots.open(|| 5);
+            let outcome = snapshots.await_newer(9, Duration::from_secs(3600), || {
+                let newer = snapshots.open(|| 9);
+                snapshots.close(&pin);
+                snapshots.close(&newer);
+                Ok(())
+            });
+            done.send(outcome.is_ok() && snapshots.len() == 0).unwrap();
+        });
+        assert!(awaited.recv_timeout(Duration::from_secs(60)).unwrap());
     }
 }

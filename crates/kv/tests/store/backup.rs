@@ -246,3 +246,49 @@ fn only_the_log_of_a_store_is_taken_for_one() {
         log.close().unwrap();
     }
 }
+
+/// The backup of a store whose records were all dropped was a new store: its positions began again,
+/// and a watch from a position of the original was refused, or missed changes.
+#[test]
+fn a_backup_of_a_store_without_records_has_its_position() {
+    let (disk, engine) = (SimDisk::new(1), Engine::manual());
+    let store = open(&disk, &engine, DIR);
+    fill(&store, 40, 10);
+    drop(store.keyspace().delete_range(..).unwrap());
+    store.drop_keyspace("other").unwrap();
+    let position = store.accepted();
+    store.close().unwrap();
+    // As cleaning that reaches the end of the log.
+    let mut options_of_log = options(Arc::new(disk.process()), &engine).log;
+    options_of_log.component = Some(esker_log::Component(*b"ESKRKV01"));
+    options_of_log.must_exist = true;
+    let log = esker_log::Log::builder(DIR).options(options_of_log).open().unwrap();
+    log.retention().truncate_before(position.next()).unwrap();
+    log.close().unwrap();
+    let store = open(&disk, &engine, DIR);
+    assert_eq!((store.durable(), content(&store).len()), (position, 1));
+    let builder = ReadOnlyLog::builder(DIR).disk(Arc::new(disk.process()));
+    let reader = builder.engine(engine.clone()).open().unwrap();
+    let to = Store::builder("/other").options(options(Arc::new(disk.process()), &engine));
+    assert_eq!(store.backup(COPY).unwrap(), position);
+    assert_eq!(backup_log(&reader, to).unwrap(), position);
+    for dir in [COPY, "/other"] {
+        let copy = open(&disk, &engine, dir);
+        assert_eq!(copy.durable(), position);
+        assert!(content(&copy) == content(&store));
+        let mut watch = copy.watch(position).unwrap();
+        assert!(watch.try_next().unwrap().is_none());
+        let trimmed = copy.watch(Seq(position.0 - 1)).map(drop);
+        assert!(matches!(trimmed, Err(WatchError::Trimmed(by)) if by.oldest > position));
+        let next = copy.keyspace().put("next", "value").unwrap().blocking_wait().unwrap();
+        assert_eq!(next, position.next());
+        assert_eq!(watch.try_next().unwrap().unwrap().position(), next);
+        copy.close().unwrap();
+        // Again from its files.
+        let copy = open(&disk, &engine, dir);
+        assert_eq!(copy.keyspace().get("next").unwrap().as_deref(), Some(&b"value"[..]));
+        copy.close().unwrap();
+    }
+    store.close().unwrap();
+    engine.stop();
+}

@@ -119,7 +119,7 @@ impl SimEnv {
     }
 
     /// Floor and application's state are those of a raise, and so is everything else in its record.
-    /// What came before is durable.
+    /// The records before that one are durable.
     fn judge_raises(&mut self, raised: (u64, u64), promise: Ballot) -> LifeResult {
         let model = &mut self.model;
         let raises = &model.raises;

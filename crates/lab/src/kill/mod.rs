@@ -100,7 +100,7 @@ impl Kills {
     /// The work of a child: writes until it is killed.
     ///
     /// # Errors
-    /// What failed, or that it was not killed.
+    /// The text names the step that failed, or says that the child was not killed.
     pub fn write(&self, life: &Life) -> Result<(), String> {
         (self.write)(self.setting.index, life)
     }

@@ -79,7 +79,7 @@ impl Oracle {
     /// Dropping the future loses the timestamps; they are not issued to another call.
     ///
     /// # Errors
-    /// Those of [`OracleError`], within [`OracleOptions::patience`] or soon after.
+    /// [`OracleError`], within [`OracleOptions::patience`] or soon after.
     pub async fn timestamps(&self, count: u32) -> Result<Range, OracleError> {
         if !(1..=self.max_timestamps).contains(&count) {
             return Err(OracleError::Count(count));

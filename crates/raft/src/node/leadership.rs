@@ -21,9 +21,9 @@ impl Node {
     /// A command that was proposed stays so when the future is dropped.
     ///
     /// # Errors
-    /// [`NodeError::TimedOut`] after `patience`, [`NodeError::Unknown`] and [`NodeError::Stopped`]
-    /// say nothing about the command. At any other error it was not proposed: see
-    /// [`NodeError::may_still_happen`].
+    /// [`NodeError::TimedOut`] after `patience`, [`NodeError::Unknown`], [`NodeError::Stopped`] and
+    /// [`NodeError::Internal`] say nothing about the command. At any other error it was not
+    /// proposed: see [`NodeError::may_still_happen`].
     pub async fn propose(&self, command: Command, patience: Duration) -> Result<Bytes, NodeError> {
         let len = command.0.len();
         if len > Command::MAX {

@@ -19,8 +19,9 @@ const _: () = assert!(COUNTED_LEASE_FRACTION.0 < COUNTED_LEASE_FRACTION.1);
 
 impl Node {
     /// The term in which this node leads and has a lease now, so that no other node can lead in a
-    /// later term yet. The node may act for requests that came before the call. Sends no message,
-    /// and does not wait.
+    /// later term yet. The node may act for requests that came before the call. Sends no message.
+    /// It waits only for a call that holds a lock of the log, such as one that waits for room in
+    /// memory.
     ///
     /// A voter that acknowledges a heartbeat gives no vote, and does not campaign, for a lease from
     /// then on (eight of its round trips), also if it restarts meanwhile, and its answer has that

@@ -135,7 +135,7 @@ impl Node {
     /// The member of this number, after a proof that this node leads.
     ///
     /// # Errors
-    /// Those of [`Node::prove_leadership`].
+    /// As [`Node::prove_leadership`].
     pub async fn member(&self, id: u64, patience: Duration) -> Result<Option<Member>, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
@@ -143,15 +143,21 @@ impl Node {
         Ok(found.map_err(|error| self.or_invariant(error))?.map(|(member, _)| member))
     }
 
-    /// Returns whether a node of this number was removed, after a proof that this node leads.
+    /// Returns whether a node of this number was removed, after a proof that this node leads. A
+    /// member was not, although a removal of it may have begun: its number is kept first.
     ///
     /// # Errors
-    /// Those of [`Node::prove_leadership`].
+    /// As [`Node::prove_leadership`].
     pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        let numbers = progress.within(removed_numbers(&self.raft)).await;
-        Ok(numbers.map_err(|error| self.or_invariant(error))?.contains(&id))
+        let was_removed = self.raft.with_raft_state(move |state| {
+            let members = state.membership_state.effective();
+            let is_kept = members.nodes().any(|(_, member)| member.removed.contains(&id));
+            is_kept && members.get_node(&id).is_none()
+        });
+        let was_removed = progress.within(async { Ok(was_removed.await?) }).await;
+        was_removed.map_err(|error| self.or_invariant(error))
     }
 
     /// Removes a node for good. Only on the leader, which may not remove itself: transfer
@@ -264,7 +270,7 @@ impl Node {
     }
 }
 
-/// The numbers of removed nodes that the members keep.
+/// The numbers that the members keep: those of removed nodes, and of one whose removal has begun.
 async fn removed_numbers(raft: &NodeRaft) -> Result<BTreeSet<u64>, NodeError> {
     let numbers = raft.with_raft_state(|state| {
         let members = state.membership_state.effective();
@@ -281,4 +287,34 @@ async fn find_member(raft: &NodeRaft, id: u64) -> Result<Option<(Member, bool)>,
         members.get_node(&id).map(|member| (member.clone(), votes))
     });
     Ok(known.await?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::node::start::tests::{TEST_TIMEOUT, alone};
+
+    /// A voter whose removal had failed half way counted as removed.
+    #[test]
+    fn a_member_whose_removal_has_only_begun_was_not_removed() {
+        let (runtime, node) = alone(&SimDisk::new(1));
+        runtime.block_on(async {
+            let progress = ChangeProgress::new(TEST_TIMEOUT);
+            let (_, turn) = node.begin_change(&progress).await.unwrap();
+            let learner = BTreeMap::from([(2, Member::default())]);
+            let added = ChangeMembers::AddNodes(learner);
+            let turn = node.change_members(turn, added, &progress).await.unwrap();
+            drop(node.keep_number(turn, 2, &progress).await.unwrap());
+            assert!(removed_numbers(&node.raft).await.unwrap().contains(&2));
+            assert!(!node.was_removed(2, TEST_TIMEOUT).await.unwrap());
+            node.remove(2, TEST_TIMEOUT).await.unwrap();
+            assert!(node.was_removed(2, TEST_TIMEOUT).await.unwrap());
+            assert!(!node.was_removed(3, TEST_TIMEOUT).await.unwrap());
+        });
+        node.stop().unwrap();
+    }
 }

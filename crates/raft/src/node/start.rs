@@ -138,7 +138,7 @@ impl Node {
     /// Every later call fails with [`NodeError::Stopped`]; stopping again does nothing.
     ///
     /// # Errors
-    /// Those of [`ConsensusLog::close`].
+    /// As [`ConsensusLog::close`].
     pub fn stop(&self) -> io::Result<()> {
         let Some(runtime) = self.thread.lock().take() else { return Ok(()) };
         let raft = self.raft.clone();

@@ -126,8 +126,8 @@ impl Node {
     /// answer: see [`Node::transfer`]. Returns the node that leads now.
     ///
     /// # Errors
-    /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
-    /// is none.
+    /// As [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there is
+    /// none.
     pub async fn resign(&self, patience: Duration) -> Result<u64, NodeError> {
         let progress = ChangeProgress::new(patience);
         // A refusal is final, and only a proven leader knows whether there is another voter.

@@ -67,11 +67,10 @@ impl From<NodeError> for Refusal {
             }
             NodeError::NotLeader { leader: None } => Self::NoLeader,
             NodeError::Membership(why) => unprocessable(why),
-            // The same request may succeed later.
-            NodeError::NotProposed(_) => {
-                Self::Status(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            error if error.may_still_happen() => {
+                Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
             }
-            error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            error => nothing_changed(error.to_string()),
         }
     }
 }
@@ -81,7 +80,10 @@ impl From<OracleError> for Refusal {
         match error {
             OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
             OracleError::Unavailable(error) => error.into(),
-            error @ OracleError::ClockTooHigh { .. } => unprocessable(error.to_string()),
+            OracleError::Busy => nothing_changed(error.to_string()),
+            OracleError::Clock { .. }
+            | OracleError::ClockTooHigh { .. }
+            | OracleError::NoEpochLeft => unprocessable(error.to_string()),
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
@@ -93,14 +95,19 @@ impl Refusal {
         match self {
             Self::Busy => answer::busy(),
             Self::NoLeader => {
-                let why = NodeError::NotLeader { leader: None }.to_string();
-                answer::text(StatusCode::INTERNAL_SERVER_ERROR, why)
+                answer::unavailable(NodeError::NotLeader { leader: None }.to_string())
             }
             Self::Status(StatusCode::SERVICE_UNAVAILABLE, why) => answer::unavailable(why),
             Self::Status(status, why) => answer::text(status, why),
             Self::NotLeader { leader, address } => answer::not_leader(own, leader, &address),
         }
     }
+}
+
+/// The refusal of a change of which nothing was made. The same request may succeed later. Only this
+/// status lets a client send it again.
+fn nothing_changed(why: String) -> Refusal {
+    Refusal::Status(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 fn unprocessable(why: impl Into<String>) -> Refusal {
@@ -204,10 +211,17 @@ fn check_cluster(state: &NodeState, cluster: &str) -> ChangeResult {
 async fn admit(state: &NodeState, body: &Bytes) -> ChangeResult {
     let RemoveNodeRequest { cluster, node } = parse(body)?;
     check_cluster(state, &cluster)?;
-    match state.node().member(node, CHANGE_TIMEOUT).await? {
-        None if state.node().was_removed(node, CHANGE_TIMEOUT).await? => Err(unprocessable(
-            format!("node {node} was removed, and its number is not given again: take another one"),
-        )),
+    // It changes nothing, whatever its outcome.
+    let unknown = |error: NodeError| match error.may_still_happen() {
+        true => nothing_changed(error.to_string()),
+        false => error.into(),
+    };
+    match state.node().member(node, CHANGE_TIMEOUT).await.map_err(unknown)? {
+        None if state.node().was_removed(node, CHANGE_TIMEOUT).await.map_err(unknown)? => {
+            Err(unprocessable(format!(
+                "node {node} was removed, and its number is not given again: take another one"
+            )))
+        }
         None => Ok(()),
         Some(_) => Err(unprocessable(format!(
             "the cluster has a node {node}; a node that lost its data needs a new number"
@@ -362,12 +376,21 @@ mod tests {
     /// The answer was 500, as if the node had a fault.
     #[test]
     fn a_change_that_was_not_proposed_can_be_asked_for_again() {
-        let refusal = Refusal::from(NodeError::NotProposed("another change is made".into()));
-        let answer = refusal.answer(1);
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(
-            answer.headers().get(RETRY_AFTER).map(|value| value.as_bytes()),
-            Some(&b"1"[..])
-        );
+        let not_proposed = [
+            NodeError::NotProposed("another change is made".into()),
+            NodeError::NotLeader { leader: None },
+            NodeError::NoQuorum,
+            NodeError::LeadershipTransfer,
+        ];
+        for error in not_proposed {
+            let answer = Refusal::from(error.clone()).answer(1);
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{error}");
+            let retry_after = answer.headers().get(RETRY_AFTER).map(|value| value.as_bytes());
+            assert_eq!(retry_after, Some(&b"1"[..]));
+        }
+        for error in [NodeError::TimedOut, NodeError::Unknown, NodeError::Stopped("".into())] {
+            let answer = Refusal::from(error.clone()).answer(1);
+            assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{error}");
+        }
     }
 }

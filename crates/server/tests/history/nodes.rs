@@ -152,11 +152,12 @@ impl Nodes {
             let addresses = self.addresses();
             let asked =
                 ask_leader(&addresses, "/cluster/transfer", Some(body.as_bytes()), TEST_TIMEOUT);
-            let answer = asked.await.unwrap();
-            if answer.status == 200 {
+            let answer = asked.await;
+            if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
                 return;
             }
-            assert!(Instant::now() < deadline, "no transfer to {to}: {}", answer.text());
+            // Also one of unknown outcome: the node that leads is not asked for more.
+            assert!(Instant::now() < deadline, "no transfer to {to}: {answer:?}");
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }

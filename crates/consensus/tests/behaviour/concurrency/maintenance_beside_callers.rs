@@ -86,6 +86,77 @@ fn accepts_never_wait_for_an_automatic_checkpoint() {
     });
 }
 
+/// Runs `work` while no read of the disk returns, and accepts beside it.
+fn accepts_continue_beside_a_read(work: impl Fn(&ConsensusLog) + Send + Sync) {
+    const PAGE: u64 = 4096;
+    let disk = SimDisk::new(1);
+    let open = || {
+        let mut options = Options::on(Arc::new(disk.clone()));
+        options.log.dsync = false;
+        ConsensusLog::builder(DIR).options(options).open().unwrap()
+    };
+    let log = open();
+    // Two pages, all but the last slot of the third, and half of the fourth.
+    let slots = (0..3 * PAGE - 1).chain(3 * PAGE..3 * PAGE + PAGE / 2);
+    let tickets: Vec<_> = slots.map(|slot| log.learn(Slot(slot), LOW, b"value").unwrap()).collect();
+    tickets.into_iter().for_each(|ticket| ticket.blocking_wait().unwrap());
+    log.close().unwrap();
+    let log = open();
+    // A page that is in memory from here on.
+    let beside = 5 * PAGE;
+    log.accept(Slot(beside), LOW, b"value").unwrap().blocking_wait().unwrap();
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
+    std::thread::scope(|threads| {
+        threads.spawn(|| work(&log));
+        let blocked = gate.wait_for(1, Duration::from_secs(60));
+        let (done, ended) = mpsc::channel();
+        let log = &log;
+        threads.spawn(move || {
+            for slot in beside + 1..beside + 200 {
+                drop(log.accept(Slot(slot), LOW, b"beside").unwrap());
+            }
+            // It looks at the floor and the frontier.
+            done.send(log.frontier()).unwrap();
+        });
+        let frontier = ended.recv_timeout(Duration::from_secs(60));
+        gate.open();
+        assert!(blocked, "no page is read");
+        assert_eq!(frontier, Ok(Some(Slot(3 * PAGE - 2))), "callers wait for the read");
+    });
+    log.close().unwrap();
+}
+
+/// Guards against a read of a page under the locks of all slots, or that of the frontier.
+#[test]
+fn accepts_never_wait_for_a_page_that_another_call_reads() {
+    const PAGE: u64 = 4096;
+    for slot in [PAGE - 1, PAGE, PAGE + 1] {
+        accepts_continue_beside_a_read(|log| {
+            log.truncate_before(Slot(slot)).unwrap().blocking_wait().unwrap();
+        });
+    }
+    // The frontier moves on over the slots after the gap.
+    accepts_continue_beside_a_read(|log| {
+        let gap = Slot(3 * PAGE - 1);
+        let raised = log.snapshots().install(SnapshotBounds { floor: gap, frontier: gap });
+        raised.unwrap().blocking_wait().unwrap();
+        assert_eq!(log.frontier(), Some(Slot(3 * PAGE + PAGE / 2 - 1)));
+    });
+    accepts_continue_beside_a_read(|log| {
+        let gap = Slot(3 * PAGE - 1);
+        log.accept(gap, LOW, b"value").unwrap().blocking_wait().unwrap();
+        log.commit_through(Slot(3 * PAGE)).unwrap().blocking_wait().unwrap();
+    });
+    accepts_continue_beside_a_read(|log| {
+        log.commit_batch(&[(Slot(0), LOW)]).unwrap().ticket.blocking_wait().unwrap();
+    });
+    // It raises the promise.
+    accepts_continue_beside_a_read(|log| {
+        log.accept(Slot(4 * PAGE - 1), HIGH, b"value").unwrap().blocking_wait().unwrap();
+    });
+}
+
 #[test]
 fn floor_and_frontier_show_when_they_are_durable() {
     for mode in MODES {
