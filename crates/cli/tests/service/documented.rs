@@ -99,6 +99,14 @@ async fn three_nodes_start_as_the_page_says() {
     let mut commands: Vec<String> =
         lines("Three nodes", "sh").iter().map(|&line| line.into()).collect();
     assert_eq!(commands.remove(0), "esker cluster local ./three");
+    let dir = tempfile::tempdir().unwrap();
+    let certs = commands.remove(0);
+    let mut certs = command(&certs.split(' ').skip(1).collect::<Vec<_>>());
+    certs.current_dir(&dir);
+    run(certs, b"").ok();
+    let exported = commands.remove(0);
+    let exported = exported.strip_prefix("export ").unwrap().split(' ');
+    let variables: Vec<_> = exported.map(|one| one.split_once('=').unwrap()).collect();
     assert_eq!(commands.len(), 3);
     let mut addresses = Vec::new();
     for host in 1..=3 {
@@ -113,12 +121,15 @@ async fn three_nodes_start_as_the_page_says() {
         addresses.push(client);
     }
     assert!(commands.iter().all(|line| !line.contains("10.0.0.")), "{commands:?}");
-    let dir = tempfile::tempdir().unwrap();
-    let start = |host: usize| {
+    for host in 1..=3 {
         let own = dir.path().join(format!("host{host}"));
-        std::fs::create_dir_all(&own).unwrap();
+        std::fs::create_dir(&own).unwrap();
+        std::fs::rename(dir.path().join(format!("certs/node-{host}")), own.join("certs")).unwrap();
+    }
+    let start = |host: usize| {
         let mut serve = serve(&[]);
-        serve.args(words(&commands[host - 1])).current_dir(own);
+        serve.args(words(&commands[host - 1])).current_dir(dir.path().join(format!("host{host}")));
+        serve.envs(variables.iter().copied());
         NodeProcess::start(&mut serve)
     };
     let mut nodes: Vec<_> = (1..=3).map(start).collect();
@@ -155,7 +166,7 @@ async fn the_unit_of_the_page_has_what_it_names() {
     assert!(page.contains(&format!("Write `{started}`")), "{started}");
     // The file, with addresses of this machine.
     let mut file = trimmed("toml").join("\n");
-    for address in ["10.0.0.1:8080", "10.0.0.1:8081"] {
+    for address in ["10.0.0.1:8080", "127.0.0.1:8081"] {
         assert!(file.contains(address));
         file = file.replace(address, "127.0.0.1:0");
     }

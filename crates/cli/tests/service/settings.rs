@@ -288,7 +288,7 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     ] {
         assert_eq!(settings[name], value, "{name}");
     }
-    let absent = ["advertise", "raft_advertise", "node_id", "join", "cert", "key"];
+    let absent = ["advertise", "raft_advertise", "node_id", "join", "cert", "key", "peer_ca"];
     for absent in absent.into_iter().chain(["otlp_endpoint", "env", "profile_listen"]) {
         assert_eq!(settings.get(absent), None, "{settings}");
     }

@@ -99,6 +99,8 @@ async fn run(settings: Settings) -> i32 {
     options.listen = settings.listen;
     options.raft_listen = settings.raft_listen;
     options.raft_advertise = Some(settings.raft_advertise.to_string());
+    // Namespaces have addresses off loopback.
+    options.plain_peers = true;
     options.join = settings.join.map(|address| address.to_string());
     options.lease_reads = Some(settings.lease_reads);
     options.oracle.epoch_interval = EPOCH_INTERVAL;
