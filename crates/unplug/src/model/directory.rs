@@ -347,6 +347,38 @@ mod tests {
     }
 
     #[test]
+    fn data_of_a_failed_sync_is_losable_until_it_is_written_again() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 1024]));
+        let (call, offset, bytes_synced) = (SyncCall::Fsync, 0, u64::MAX);
+        let inode = FILE;
+        let failed = Operation::SyncFailed { inode, call, offset, bytes: bytes_synced };
+        disk.apply(&request(4, failed));
+        disk.apply(&write(5, 512, &[2; 512]));
+        disk.apply(&sync(6, FILE));
+        let undecided = disk.undecided();
+        assert!(undecided[0].sync_failed, "{undecided:?}");
+        assert_eq!(bytes(&disk, &all_lost(&undecided)), [[0; 512], [2; 512]].concat());
+        disk.apply(&write(7, 0, &[3; 512]));
+        disk.apply(&sync(8, FILE));
+        assert_eq!(disk.undecided(), []);
+        assert_eq!(bytes(&disk, &Loss::default()), [[3; 512], [2; 512]].concat());
+    }
+
+    #[test]
+    fn returned_write_makes_the_size_durable_with_what_a_shorter_size_removed() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 1024]));
+        disk.apply(&sync(4, FILE));
+        disk.apply(&request(5, Operation::Resize { file: FILE, size: 512 }));
+        disk.apply(&write(6, 1024, &[2; 512]));
+        let returned = Operation::WriteReturned { file: FILE, offset: 1024, bytes: 512 };
+        disk.apply(&request(7, returned));
+        let lost = all_lost(&disk.undecided());
+        assert_eq!(bytes(&disk, &lost), [[1; 512], [0; 512], [2; 512]].concat());
+    }
+
+    #[test]
     fn torn_sector_has_old_bytes_and_new_ones() {
         let mut disk = disk_with_file();
         disk.apply(&write(3, 0, &[1; 512]));

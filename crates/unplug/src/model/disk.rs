@@ -2,7 +2,8 @@
 //!
 //! The model is that of POSIX, no file system's. fsync and fdatasync of a file make its data and
 //! size durable, fsync of a directory the names in it; a sync that has not returned makes nothing
-//! durable, and that of a file does not make its name durable.
+//! durable, and that of a file does not make its name durable. Nor does one that failed: the data
+//! that it covered stays losable until it is written again and synced.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,8 @@ pub struct UndecidedRequest {
     pub sectors: Vec<u64>,
     pub size: bool,
     pub names: bool,
+    /// A sync that covered some of the data failed.
+    pub sync_failed: bool,
 }
 
 impl Disk {
@@ -52,6 +55,7 @@ impl Disk {
                 for version in versions {
                     let request = requests.get(version.request);
                     request.add_inode(*ino);
+                    request.sync_failed |= version.sync_failed;
                     match version.cause {
                         Cause::Data => request.sectors.push(*number),
                         Cause::Size => request.size = true,
@@ -99,6 +103,11 @@ impl Disk {
                     file.make_durable();
                 }
             }
+            Operation::SyncFailed { inode, offset, bytes, .. } => {
+                if let Some(file) = self.files.get_mut(inode) {
+                    file.fail_sync(*offset, offset.saturating_add(*bytes));
+                }
+            }
         }
     }
 }
@@ -115,7 +124,8 @@ impl Requests {
 
 impl UndecidedRequest {
     fn new(request: RequestNumber) -> Self {
-        Self { request, inodes: Vec::new(), sectors: Vec::new(), size: false, names: false }
+        let (inodes, sectors) = (Vec::new(), Vec::new());
+        Self { request, inodes, sectors, size: false, names: false, sync_failed: false }
     }
 
     fn add_inode(&mut self, ino: Ino) {

@@ -179,6 +179,21 @@ impl Recorder {
         }
     }
 
+    /// Records a sync that returns an error, of a call of the program or at the end of its writes
+    /// with O_DSYNC or O_SYNC.
+    #[allow(dead_code, reason = "the mount does not let a sync fail yet")]
+    pub fn sync_failed(&mut self, inode: Ino, call: SyncCall) {
+        if !self.returns_of(inode) {
+            self.record(inode, Operation::SyncFailed { inode, call, offset: 0, bytes: u64::MAX });
+            return;
+        }
+        for (inode, operation) in std::mem::take(&mut self.returning) {
+            if let Operation::WriteReturned { offset, bytes, .. } = operation {
+                self.record(inode, Operation::SyncFailed { inode, call, offset, bytes });
+            }
+        }
+    }
+
     fn named(&mut self, ino: Ino, (dir, name): (Ino, &OsStr)) {
         self.names.insert(ino, (dir, name.to_owned()));
     }

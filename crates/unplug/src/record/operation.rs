@@ -60,6 +60,14 @@ pub enum Operation {
         inode: Ino,
         call: SyncCall,
     },
+    /// A sync that returned an error. The data that it covered in the range stays losable until it
+    /// is written again and synced; the range is the whole file but for an O_DSYNC write.
+    SyncFailed {
+        inode: Ino,
+        call: SyncCall,
+        offset: u64,
+        bytes: u64,
+    },
 }
 
 /// The system call that changed names.
@@ -113,6 +121,7 @@ impl fmt::Display for Request {
                 _ => write!(f, "{}({path})", call.name()),
             },
             Operation::Sync { call, .. } => write!(f, "{}({path})", call.name()),
+            Operation::SyncFailed { call, .. } => write!(f, "failed {}({path})", call.name()),
         }
     }
 }

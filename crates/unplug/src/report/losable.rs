@@ -1,6 +1,6 @@
 //! The requests that a program had acknowledged and could still lose: found without a check.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::directory::DirectoryState;
 use crate::model::disk::{Disk, UndecidedRequest};
@@ -22,6 +22,8 @@ pub enum Acknowledgement {
 pub struct Losable<'a> {
     pub request: &'a Request,
     pub acknowledgement: Acknowledgement,
+    /// A sync that covered some of its data failed.
+    pub sync_failed: bool,
 }
 
 /// Each request that was not durable at an acknowledgement, with the first such.
@@ -49,18 +51,16 @@ pub fn losable(recording: &Recording) -> Vec<Losable<'_>> {
         let visible = |request: &UndecidedRequest| {
             request.names || request.inodes.iter().any(|ino| state.has_inode(*ino))
         };
-        let fresh: BTreeSet<RequestNumber> = disk
+        let fresh: BTreeMap<RequestNumber, UndecidedRequest> = disk
             .undecided()
-            .iter()
-            .filter(|request| visible(request))
-            .map(|request| request.request)
-            .filter(|number| known.insert(*number))
+            .into_iter()
+            .filter(|request| visible(request) && known.insert(request.request))
+            .map(|request| (request.request, request))
             .collect();
-        found.extend(recording.events[..index].iter().filter_map(|event| match event {
-            Event::Request(request) if fresh.contains(&request.number) => {
-                Some(Losable { request, acknowledgement })
-            }
-            _ => None,
+        found.extend(recording.events[..index].iter().filter_map(|event| {
+            let Event::Request(request) = event else { return None };
+            let sync_failed = fresh.get(&request.number)?.sync_failed;
+            Some(Losable { request, acknowledgement, sync_failed })
         }));
     }
     found
@@ -72,7 +72,11 @@ impl std::fmt::Display for Losable<'_> {
             Operation::Rename { .. } => "directory",
             _ => "file",
         };
-        write!(f, "{}: no fsync of the {synced} follows before ", self.request)?;
+        match self.sync_failed {
+            true => write!(f, "{}: its fsync failed, and no write and fsync follow", self.request)?,
+            false => write!(f, "{}: no fsync of the {synced} follows", self.request)?,
+        }
+        f.write_str(" before ")?;
         match self.acknowledgement {
             Acknowledgement::OutputLine(line) => write!(f, "line {line} of the output"),
             Acknowledgement::Exit => f.write_str("the program ended with success"),
