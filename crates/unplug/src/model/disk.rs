@@ -96,7 +96,9 @@ impl Disk {
             Operation::Resize { file, size } => {
                 self.files.entry(*file).or_default().resize(number, *size);
             }
-            Operation::Rename { changes, .. } => self.names.rename(number, changes.clone()),
+            Operation::Rename { call, changes } => {
+                self.names.rename(number, *call, changes.clone());
+            }
             Operation::Sync { inode, call: SyncCall::FsyncDir } => self.names.sync(*inode),
             Operation::Sync { inode, .. } => {
                 if let Some(file) = self.files.get_mut(inode) {
