@@ -17,6 +17,7 @@ use crate::record::file;
 use crate::record::recording::Recording;
 use crate::report::answer::{Answer, FailingState};
 use crate::report::losable::losable;
+use crate::report::mapping;
 use crate::report::sentence::sentence;
 use crate::report::timeline;
 use crate::report::verdict::Verdict;
@@ -48,6 +49,7 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
+    mapping::doubt(&mut answer, &recorded.recording);
     if !recorded.status.success() {
         answer.notes.push(format!("the program failed: {}", recorded.status));
         if answer.verdict == Verdict::Kept {
@@ -66,7 +68,8 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
     let code = match &arguments.state {
         Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
         None => {
-            let answer = answer(&arguments.check, &recording, &folders)?;
+            let mut answer = answer(&arguments.check, &recording, &folders)?;
+            mapping::doubt(&mut answer, &recording);
             answer.print(arguments.check.json)?;
             answer.verdict.exit_code()
         }

@@ -81,7 +81,8 @@ impl Disk {
     fn apply_request(&mut self, request: &Request) {
         let number = request.number;
         match &request.operation {
-            Operation::Write { file, offset, data } => {
+            Operation::Write { file, offset, data }
+            | Operation::MappedWrite { file, offset, data } => {
                 self.files.entry(*file).or_default().write(number, *offset, data);
             }
             Operation::WriteReturned { file, offset, bytes } => {

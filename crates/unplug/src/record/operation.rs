@@ -34,6 +34,13 @@ pub enum Operation {
         offset: u64,
         data: Arc<[u8]>,
     },
+    /// A write of the kernel from its page cache: the program changed a shared mapping of the file,
+    /// at some time before.
+    MappedWrite {
+        file: Ino,
+        offset: u64,
+        data: Arc<[u8]>,
+    },
     /// A write to a file that is open with O_DSYNC or O_SYNC returns: its bytes are durable.
     WriteReturned {
         file: Ino,
@@ -106,6 +113,9 @@ impl fmt::Display for Request {
         match &self.operation {
             Operation::Write { offset, data, .. } => {
                 write!(f, "write({path}, {} bytes at {offset})", data.len())
+            }
+            Operation::MappedWrite { offset, data, .. } => {
+                write!(f, "write of a mapping({path}, {} bytes at {offset})", data.len())
             }
             Operation::WriteReturned { offset, bytes, .. } => {
                 write!(f, "return of the O_DSYNC write({path}, {bytes} bytes at {offset})")

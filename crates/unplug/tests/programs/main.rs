@@ -4,4 +4,5 @@
 mod answers;
 mod file_operations;
 mod losable;
+mod mapping;
 mod support;
