@@ -92,8 +92,18 @@ fn replay_state(
     let kept = folders.kept()?;
     let built = DirectoryState::new(&disk, &state.loss);
     let files = CheckFiles::new(&kept);
-    built.write_with_output(&recording.nodes, &disk.output, &files.dir, &files.output)?;
-    let result = check_of(arguments).map(|check| check.run(&files)).transpose()?;
+    let (nodes, output) = (&recording.nodes, &disk.output);
+    let result = match check_of(arguments) {
+        Some(check) => {
+            let (check, folder) = (&check, &folders.states);
+            let pool = CheckPool { check, nodes, output, folder, jobs: 1 };
+            Some(pool.check_and_keep(&built, output.len(), &kept)?)
+        }
+        None => {
+            built.write_with_output(nodes, output, &files.dir, &files.output)?;
+            None
+        }
+    };
     let verdict = match result {
         None => "",
         Some(CheckResult::Passed) => "the check passed\n",
@@ -159,7 +169,8 @@ fn failing(
     kept: &Path,
 ) -> Result<FailingState> {
     let disk = candidates::disk_at(recording, state.cut);
-    pool.run(&DirectoryState::new(&disk, &state.loss), disk.output.len(), kept)?;
+    let built = DirectoryState::new(&disk, &state.loss);
+    pool.check_and_keep(&built, disk.output.len(), kept)?;
     Ok(FailingState {
         id: state.to_string(),
         sentence: sentence(recording, &disk, state),

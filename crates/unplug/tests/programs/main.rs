@@ -5,4 +5,5 @@ mod answers;
 mod file_operations;
 mod losable;
 mod mapping;
+mod recordings;
 mod support;
