@@ -110,6 +110,27 @@ impl DirectoryState {
     }
 }
 
+/// The parts of a state, for tests.
+#[cfg(test)]
+impl DirectoryState {
+    pub fn names(&self) -> &DirectoryNames {
+        &self.names
+    }
+
+    /// The bytes of a file.
+    pub fn content(&self, file: Ino) -> Vec<u8> {
+        let default = FileState::default();
+        let file = self.files.get(&file).unwrap_or(&default);
+        let mut bytes = vec![0; file.size as usize];
+        for (number, content) in &file.sectors {
+            let start = (number * SECTOR_BYTES) as usize;
+            let end = bytes.len().min(start + SECTOR_BYTES as usize);
+            bytes[start..end].copy_from_slice(&content[..end - start]);
+        }
+        bytes
+    }
+}
+
 impl FileState {
     fn new(file: &FileVersions, loss: &Loss) -> Self {
         let survives = |request| !loss.loses_size(request);
@@ -244,16 +265,7 @@ mod tests {
     }
 
     fn bytes(disk: &Disk, loss: &Loss) -> Vec<u8> {
-        let state = DirectoryState::new(disk, loss);
-        let default = FileState::default();
-        let file = state.files.get(&FILE).unwrap_or(&default);
-        let mut bytes = vec![0; file.size as usize];
-        for (number, content) in &file.sectors {
-            let start = (number * SECTOR_BYTES) as usize;
-            let end = bytes.len().min(start + SECTOR_BYTES as usize);
-            bytes[start..end].copy_from_slice(&content[..end - start]);
-        }
-        bytes
+        DirectoryState::new(disk, loss).content(FILE)
     }
 
     /// The paths of the state, in order.

@@ -38,7 +38,7 @@ impl Disk {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::SetupEnd => {
-                self.files.values_mut().for_each(FileVersions::make_durable);
+                self.files.values_mut().for_each(FileVersions::make_all_durable);
                 self.names.make_all_durable();
             }
             Event::Request(request) => self.apply_request(request),

@@ -94,6 +94,14 @@ impl FileVersions {
         self.undecided_sizes.push(FileSize { request, bytes });
     }
 
+    /// Makes everything durable, also what a failed sync covered.
+    pub fn make_all_durable(&mut self) {
+        for version in self.undecided.values_mut().flatten() {
+            version.sync_failed = false;
+        }
+        self.make_durable();
+    }
+
     /// Makes everything durable that no failed sync covered.
     pub fn make_durable(&mut self) {
         self.make_range_durable(0, u64::MAX);

@@ -93,7 +93,7 @@ impl std::fmt::Display for Losable<'_> {
         let in_root = |path: &PathBuf| path.as_os_str().is_empty();
         match self.directories.as_slice() {
             _ if self.sync_failed => {
-                f.write_str("its fsync failed, and no write and fsync follow")?
+                f.write_str("its fsync failed, and no write and fsync follow")?;
             }
             [] => f.write_str("no fsync of the file follows")?,
             [dir] if in_root(dir) => f.write_str("no fsync of the directory follows")?,

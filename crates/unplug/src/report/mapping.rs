@@ -1,4 +1,4 @@
-//! Writes of shared mappings, which are seen when the kernel writes them, not when the program does.
+//! Writes of shared mappings: recorded when the kernel writes them, not when the program does.
 
 use std::collections::BTreeMap;
 

@@ -51,7 +51,7 @@ fn write_into_a_mapping_in_the_recorded_directory() {
     let db = Path::new(&std::env::var_os("UNPLUG_DIR").expect("set by unplug")).join("db");
     let file = OpenOptions::new().read(true).write(true).open(db).expect("is opened");
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-    // SAFETY: the mapping is new, of a file that nobody shortens, and is unmapped at the end.
+    // SAFETY: the mapping is new, of a file that stays as long, and is unmapped at the end.
     let map = unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, file.as_fd(), 0) };
     let map = map.expect("is mapped");
     for call in calls.split(' ') {
