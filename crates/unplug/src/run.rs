@@ -17,6 +17,7 @@ use crate::record::file;
 use crate::record::recording::Recording;
 use crate::report::answer::{Answer, FailingState};
 use crate::report::losable::losable;
+use crate::report::mapping;
 use crate::report::sentence::sentence;
 use crate::report::timeline;
 use crate::report::verdict::Verdict;
@@ -48,6 +49,7 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
+    mapping::doubt(&mut answer, &recorded.recording);
     if !recorded.status.success() {
         answer.notes.push(format!("the program failed: {}", recorded.status));
         if answer.verdict == Verdict::Kept {
@@ -66,7 +68,8 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
     let code = match &arguments.state {
         Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
         None => {
-            let answer = answer(&arguments.check, &recording, &folders)?;
+            let mut answer = answer(&arguments.check, &recording, &folders)?;
+            mapping::doubt(&mut answer, &recording);
             answer.print(arguments.check.json)?;
             answer.verdict.exit_code()
         }
@@ -89,8 +92,18 @@ fn replay_state(
     let kept = folders.kept()?;
     let built = DirectoryState::new(&disk, &state.loss);
     let files = CheckFiles::new(&kept);
-    built.write_with_output(&recording.nodes, &disk.output, &files.dir, &files.output)?;
-    let result = check_of(arguments).map(|check| check.run(&files)).transpose()?;
+    let (nodes, output) = (&recording.nodes, &disk.output);
+    let result = match check_of(arguments) {
+        Some(check) => {
+            let (check, folder) = (&check, &folders.states);
+            let pool = CheckPool { check, nodes, output, folder, jobs: 1 };
+            Some(pool.check_and_keep(&built, output.len(), &kept)?)
+        }
+        None => {
+            built.write_with_output(nodes, output, &files.dir, &files.output)?;
+            None
+        }
+    };
     let verdict = match result {
         None => "",
         Some(CheckResult::Passed) => "the check passed\n",
@@ -156,7 +169,8 @@ fn failing(
     kept: &Path,
 ) -> Result<FailingState> {
     let disk = candidates::disk_at(recording, state.cut);
-    pool.run(&DirectoryState::new(&disk, &state.loss), disk.output.len(), kept)?;
+    let built = DirectoryState::new(&disk, &state.loss);
+    pool.check_and_keep(&built, disk.output.len(), kept)?;
     Ok(FailingState {
         id: state.to_string(),
         sentence: sentence(recording, &disk, state),

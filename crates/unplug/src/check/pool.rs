@@ -51,7 +51,7 @@ pub struct PoolResult {
 impl CheckPool<'_> {
     /// Checks one state.
     pub fn check_one(&self, state: &DirectoryState, output_bytes: usize) -> Result<CheckResult> {
-        self.run(state, output_bytes, &self.folder.join("one"))
+        self.run(state, output_bytes, &self.one())
     }
 
     /// Checks the states that `produce` sends, until one is refused. `produce` ends when its
@@ -103,8 +103,27 @@ impl CheckPool<'_> {
         Ok(PoolResult { refused, checked: checked.into_inner() })
     }
 
+    /// Checks a state, and builds it in `kept` as it was before the check, with the check's log.
+    pub fn check_and_keep(
+        &self,
+        state: &DirectoryState,
+        output_bytes: usize,
+        kept: &Path,
+    ) -> Result<CheckResult> {
+        let result = self.check_one(state, output_bytes)?;
+        self.write(state, output_bytes, kept)?;
+        let (log, kept_log) = (CheckFiles::new(&self.one()).log, CheckFiles::new(kept).log);
+        fs::copy(log, kept_log).context("failed to keep the log of the check")?;
+        Ok(result)
+    }
+
+    /// The folder of the states that are checked one at a time.
+    fn one(&self) -> PathBuf {
+        self.folder.join("one")
+    }
+
     /// Builds a state in a folder and checks it there.
-    pub fn run(
+    fn run(
         &self,
         state: &DirectoryState,
         output_bytes: usize,

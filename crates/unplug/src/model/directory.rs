@@ -1,19 +1,18 @@
 //! The directory that a power cut leaves: the disk without what is lost.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::Permissions;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 
 use super::disk::Disk;
 use super::loss::Loss;
-use super::names::DirectoryNames;
+use super::names::{DirectoryNames, NamedInode};
 use super::sector::{Cause, FileVersions, SECTOR_BYTES, SectorContent, Version};
 use crate::record::operation::Ino;
 use crate::record::recording::{Node, NodeType};
@@ -36,7 +35,7 @@ impl DirectoryState {
         let surviving = disk.names.surviving(&|request| loss.loses_names(request));
         let names = disk.names.names(&surviving);
         let mut files = BTreeMap::new();
-        for ino in names.values().flat_map(|directory| directory.values()) {
+        for NamedInode { ino, .. } in names.values().flat_map(|directory| directory.values()) {
             if let Some(file) = disk.files.get(ino) {
                 files.entry(*ino).or_insert_with(|| FileState::new(file, loss));
             }
@@ -44,22 +43,23 @@ impl DirectoryState {
         Self { names, files }
     }
 
-    /// Whether a directory has a name for an inode.
-    pub fn has_inode(&self, ino: Ino) -> bool {
-        ino == Ino::ROOT || self.names.values().any(|names| names.values().any(|it| *it == ino))
-    }
-
     /// A number that is equal for equal states. Those that differ have another one, but for chance.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.hash_directory(Ino::ROOT, &mut hasher);
+        let mut directories = vec![Ino::ROOT];
+        while let Some(dir) = directories.pop() {
+            let Some(names) = self.names.get(&dir) else { continue };
+            (dir, names.len()).hash(&mut hasher);
+            for (name, NamedInode { ino, .. }) in names {
+                // Two names of one file differ from two files.
+                (name, ino).hash(&mut hasher);
+                match self.files.get(ino) {
+                    Some(file) => (file.size, &file.sectors).hash(&mut hasher),
+                    None => directories.push(*ino),
+                }
+            }
+        }
         hasher.finish()
-    }
-
-    /// Writes the state into an empty directory.
-    fn write(&self, nodes: &BTreeMap<Ino, Node>, to: &Path) -> io::Result<()> {
-        let mut links = BTreeMap::new();
-        self.write_directory(Ino::ROOT, nodes, to, &mut links)
     }
 
     /// Writes the state into a new directory, and the output before the cut into a file.
@@ -77,55 +77,57 @@ impl DirectoryState {
             .with_context(|| format!("failed to write {}", output_file.display()))
     }
 
-    fn hash_directory(&self, dir: Ino, hasher: &mut DefaultHasher) {
-        let Some(names) = self.names.get(&dir) else { return };
-        names.len().hash(hasher);
-        for (name, ino) in names {
-            name.hash(hasher);
-            // Two names of one file differ from two files.
-            ino.hash(hasher);
-            if let Some(file) = self.files.get(ino) {
-                file.size.hash(hasher);
-                for (number, content) in &file.sectors {
-                    number.hash(hasher);
-                    content.hash(hasher);
-                }
-            }
-            self.hash_directory(*ino, hasher);
-        }
-    }
-
-    fn write_directory(
-        &self,
-        dir: Ino,
-        nodes: &BTreeMap<Ino, Node>,
-        to: &Path,
-        links: &mut BTreeMap<Ino, std::path::PathBuf>,
-    ) -> io::Result<()> {
-        let empty = BTreeMap::<OsString, Ino>::new();
-        for (name, ino) in self.names.get(&dir).unwrap_or(&empty) {
-            let path = to.join(name);
-            let Some(node) = nodes.get(ino) else { continue };
-            match &node.node_type {
-                NodeType::Directory => {
-                    std::fs::create_dir(&path)?;
-                    self.write_directory(*ino, nodes, &path, links)?;
-                    // Without these bits it could not be removed after the check.
-                    std::fs::set_permissions(&path, Permissions::from_mode(node.mode | 0o700))?;
-                }
-                NodeType::Symlink(target) => symlink(target, &path)?,
-                NodeType::File => match links.get(ino) {
-                    Some(first) => std::fs::hard_link(first, &path)?,
-                    None => {
-                        let default = FileState::default();
-                        let file = self.files.get(ino).unwrap_or(&default);
-                        file.write(node.mode, &path)?;
-                        links.insert(*ino, path);
+    /// Writes the state into an empty directory.
+    fn write(&self, nodes: &BTreeMap<Ino, Node>, to: &Path) -> io::Result<()> {
+        let mut links = BTreeMap::<Ino, PathBuf>::new();
+        let mut directories = vec![(Ino::ROOT, to.to_owned())];
+        while let Some((dir, to)) = directories.pop() {
+            for (name, NamedInode { ino, .. }) in self.names.get(&dir).into_iter().flatten() {
+                let path = to.join(name);
+                let Some(node) = nodes.get(ino) else { continue };
+                match &node.node_type {
+                    NodeType::Directory => {
+                        std::fs::create_dir(&path)?;
+                        // Without these bits it could not be removed after the check.
+                        let permissions = Permissions::from_mode(node.mode | 0o700);
+                        std::fs::set_permissions(&path, permissions)?;
+                        directories.push((*ino, path));
                     }
-                },
+                    NodeType::Symlink(target) => symlink(target, &path)?,
+                    NodeType::File => match links.get(ino) {
+                        Some(first) => std::fs::hard_link(first, &path)?,
+                        None => {
+                            let default = FileState::default();
+                            let file = self.files.get(ino).unwrap_or(&default);
+                            file.write(node.mode, &path)?;
+                            links.insert(*ino, path);
+                        }
+                    },
+                }
             }
         }
         Ok(())
+    }
+}
+
+/// The parts of a state, for tests.
+#[cfg(test)]
+impl DirectoryState {
+    pub fn names(&self) -> &DirectoryNames {
+        &self.names
+    }
+
+    /// The bytes of a file.
+    pub fn content(&self, file: Ino) -> Vec<u8> {
+        let default = FileState::default();
+        let file = self.files.get(&file).unwrap_or(&default);
+        let mut bytes = vec![0; file.size as usize];
+        for (number, content) in &file.sectors {
+            let start = (number * SECTOR_BYTES) as usize;
+            let end = bytes.len().min(start + SECTOR_BYTES as usize);
+            bytes[start..end].copy_from_slice(&content[..end - start]);
+        }
+        bytes
     }
 }
 
@@ -214,6 +216,8 @@ mod tests {
     use crate::rng::Rng;
 
     const FILE: Ino = Ino(2);
+    const A: Ino = Ino(3);
+    const B: Ino = Ino(4);
 
     fn request(number: u64, operation: Operation) -> Event {
         let path = "file".to_owned();
@@ -221,11 +225,20 @@ mod tests {
     }
 
     fn name(name: &str, before: Option<Ino>, after: Option<Ino>) -> NameChange {
-        NameChange { dir: Ino::ROOT, name: name.into(), before, after }
+        name_in(Ino::ROOT, name, before, after)
+    }
+
+    fn name_in(dir: Ino, name: &str, before: Option<Ino>, after: Option<Ino>) -> NameChange {
+        NameChange { dir, name: name.into(), before, after }
     }
 
     fn rename(number: u64, changes: Vec<NameChange>) -> Event {
         request(number, Operation::Rename { call: NameCall::Rename, changes })
+    }
+
+    fn mkdir(number: u64, dir: Ino) -> Event {
+        let changes = vec![name(&format!("d{}", dir.0), None, Some(dir))];
+        request(number, Operation::Rename { call: NameCall::Mkdir, changes })
     }
 
     fn write(number: u64, offset: u64, bytes: &[u8]) -> Event {
@@ -234,7 +247,7 @@ mod tests {
     }
 
     fn sync(number: u64, inode: Ino) -> Event {
-        let call = if inode == Ino::ROOT { SyncCall::FsyncDir } else { SyncCall::Fsync };
+        let call = if inode == FILE { SyncCall::Fsync } else { SyncCall::FsyncDir };
         request(number, Operation::Sync { inode, call })
     }
 
@@ -252,22 +265,37 @@ mod tests {
     }
 
     fn bytes(disk: &Disk, loss: &Loss) -> Vec<u8> {
-        let state = DirectoryState::new(disk, loss);
-        let default = FileState::default();
-        let file = state.files.get(&FILE).unwrap_or(&default);
-        let mut bytes = vec![0; file.size as usize];
-        for (number, content) in &file.sectors {
-            let start = (number * SECTOR_BYTES) as usize;
-            let end = bytes.len().min(start + SECTOR_BYTES as usize);
-            bytes[start..end].copy_from_slice(&content[..end - start]);
-        }
-        bytes
+        DirectoryState::new(disk, loss).content(FILE)
     }
 
+    /// The paths of the state, in order.
     fn names(disk: &Disk, loss: &Loss) -> Vec<String> {
-        let names = DirectoryState::new(disk, loss).names;
-        let root = names.get(&Ino::ROOT).into_iter().flat_map(|names| names.keys());
-        root.map(|name| name.to_string_lossy().into_owned()).collect()
+        let state = DirectoryState::new(disk, loss);
+        let mut directories = vec![(Ino::ROOT, String::new())];
+        let mut paths = Vec::new();
+        while let Some((dir, path)) = directories.pop() {
+            for (name, NamedInode { ino, .. }) in state.names.get(&dir).into_iter().flatten() {
+                let path = format!("{path}{}", name.display());
+                directories.push((*ino, format!("{path}/")));
+                paths.push(path);
+            }
+        }
+        paths.sort();
+        paths
+    }
+
+    /// A disk with the durable directories `d3` and `d4`.
+    fn disk_with_directories() -> Disk {
+        let mut disk = Disk::default();
+        disk.apply(&mkdir(1, A));
+        disk.apply(&mkdir(2, B));
+        disk.apply(&sync(3, Ino::ROOT));
+        disk
+    }
+
+    fn moved(number: u64, from: (Ino, &str), to: (Ino, &str), ino: Ino) -> Event {
+        let old = name_in(from.0, from.1, Some(ino), None);
+        rename(number, vec![old, name_in(to.0, to.1, None, Some(ino))])
     }
 
     /// Random programs: without a loss the bytes are those of a plain vector, and when all is lost
@@ -347,6 +375,38 @@ mod tests {
     }
 
     #[test]
+    fn data_of_a_failed_sync_is_losable_until_it_is_written_again() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 1024]));
+        let (call, offset, bytes_synced) = (SyncCall::Fsync, 0, u64::MAX);
+        let inode = FILE;
+        let failed = Operation::SyncFailed { inode, call, offset, bytes: bytes_synced };
+        disk.apply(&request(4, failed));
+        disk.apply(&write(5, 512, &[2; 512]));
+        disk.apply(&sync(6, FILE));
+        let undecided = disk.undecided();
+        assert!(undecided[0].sync_failed, "{undecided:?}");
+        assert_eq!(bytes(&disk, &all_lost(&undecided)), [[0; 512], [2; 512]].concat());
+        disk.apply(&write(7, 0, &[3; 512]));
+        disk.apply(&sync(8, FILE));
+        assert_eq!(disk.undecided(), []);
+        assert_eq!(bytes(&disk, &Loss::default()), [[3; 512], [2; 512]].concat());
+    }
+
+    #[test]
+    fn returned_write_makes_the_size_durable_with_what_a_shorter_size_removed() {
+        let mut disk = disk_with_file();
+        disk.apply(&write(3, 0, &[1; 1024]));
+        disk.apply(&sync(4, FILE));
+        disk.apply(&request(5, Operation::Resize { file: FILE, size: 512 }));
+        disk.apply(&write(6, 1024, &[2; 512]));
+        let returned = Operation::WriteReturned { file: FILE, offset: 1024, bytes: 512 };
+        disk.apply(&request(7, returned));
+        let lost = all_lost(&disk.undecided());
+        assert_eq!(bytes(&disk, &lost), [[1; 512], [0; 512], [2; 512]].concat());
+    }
+
+    #[test]
     fn torn_sector_has_old_bytes_and_new_ones() {
         let mut disk = disk_with_file();
         disk.apply(&write(3, 0, &[1; 512]));
@@ -373,6 +433,59 @@ mod tests {
         assert_eq!(names(&disk, &lose(1)), ["other"]);
         assert_eq!(names(&disk, &lose(2)), ["new", "other"]);
         assert_eq!(names(&disk, &lose(3)), ["old"]);
+    }
+
+    #[test]
+    fn sync_of_a_directory_makes_no_name_in_another_durable() {
+        let mut disk = disk_with_directories();
+        disk.apply(&rename(4, vec![name_in(A, "x", None, Some(FILE))]));
+        disk.apply(&rename(5, vec![name_in(B, "y", None, Some(FILE))]));
+        disk.apply(&sync(6, B));
+        let undecided = disk.undecided();
+        assert_eq!(names(&disk, &Loss::default()), ["d3", "d3/x", "d4", "d4/y"]);
+        assert_eq!(names(&disk, &all_lost(&undecided)), ["d3", "d4", "d4/y"]);
+    }
+
+    #[test]
+    fn rename_is_durable_in_the_directory_that_was_synced() {
+        let mut disk = disk_with_directories();
+        disk.apply(&rename(4, vec![name_in(A, "tmp", None, Some(FILE))]));
+        disk.apply(&moved(5, (A, "tmp"), (B, "new"), FILE));
+        disk.apply(&sync(6, B));
+        let lose = |requests: &[u64]| {
+            let lost = requests.iter().map(|request| (*request, LostParts::all()));
+            names(&disk, &Loss { requests: lost.collect() })
+        };
+        assert_eq!(lose(&[4, 5]), ["d3", "d4", "d4/new"]);
+        assert_eq!(lose(&[5]), ["d3", "d3/tmp", "d4", "d4/new"]);
+        disk.apply(&sync(7, A));
+        assert_eq!(disk.undecided(), []);
+        assert_eq!(names(&disk, &Loss::default()), ["d3", "d4", "d4/new"]);
+    }
+
+    #[test]
+    fn undecided_rename_between_directories_survives_whole_or_not() {
+        let mut disk = disk_with_directories();
+        disk.apply(&rename(4, vec![name_in(A, "x", None, Some(FILE))]));
+        disk.apply(&sync(5, A));
+        disk.apply(&moved(6, (A, "x"), (B, "y"), FILE));
+        let lost = all_lost(&disk.undecided());
+        assert_eq!(names(&disk, &Loss::default()), ["d3", "d4", "d4/y"]);
+        assert_eq!(names(&disk, &lost), ["d3", "d3/x", "d4"]);
+    }
+
+    #[test]
+    fn directory_has_one_name_also_when_its_rename_is_durable_in_part() {
+        let mut disk = disk_with_directories();
+        disk.apply(&moved(4, (Ino::ROOT, "d4"), (A, "b"), B));
+        disk.apply(&sync(5, A));
+        assert_eq!(names(&disk, &all_lost(&disk.undecided())), ["d3", "d3/b"]);
+        // The other way round: each would be in the other, and neither could be reached.
+        disk.apply(&moved(6, (A, "b"), (Ino::ROOT, "b"), B));
+        disk.apply(&moved(7, (Ino::ROOT, "d3"), (B, "a"), A));
+        disk.apply(&sync(8, B));
+        assert_eq!(names(&disk, &Loss::default()), ["b", "b/a"]);
+        assert_eq!(names(&disk, &all_lost(&disk.undecided())), ["d4", "d4/a"]);
     }
 
     #[test]

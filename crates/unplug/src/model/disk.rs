@@ -2,7 +2,8 @@
 //!
 //! The model is that of POSIX, no file system's. fsync and fdatasync of a file make its data and
 //! size durable, fsync of a directory the names in it; a sync that has not returned makes nothing
-//! durable, and that of a file does not make its name durable.
+//! durable, and that of a file does not make its name durable. Nor does one that failed: the data
+//! that it covered stays losable until it is written again and synced.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +30,15 @@ pub struct UndecidedRequest {
     pub sectors: Vec<u64>,
     pub size: bool,
     pub names: bool,
+    /// A sync that covered some of the data failed.
+    pub sync_failed: bool,
 }
 
 impl Disk {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::SetupEnd => {
-                self.files.values_mut().for_each(FileVersions::make_durable);
+                self.files.values_mut().for_each(FileVersions::make_all_durable);
                 self.names.make_all_durable();
             }
             Event::Request(request) => self.apply_request(request),
@@ -52,6 +55,7 @@ impl Disk {
                 for version in versions {
                     let request = requests.get(version.request);
                     request.add_inode(*ino);
+                    request.sync_failed |= version.sync_failed;
                     match version.cause {
                         Cause::Data => request.sectors.push(*number),
                         Cause::Size => request.size = true,
@@ -77,7 +81,8 @@ impl Disk {
     fn apply_request(&mut self, request: &Request) {
         let number = request.number;
         match &request.operation {
-            Operation::Write { file, offset, data } => {
+            Operation::Write { file, offset, data }
+            | Operation::MappedWrite { file, offset, data } => {
                 self.files.entry(*file).or_default().write(number, *offset, data);
             }
             Operation::WriteReturned { file, offset, bytes } => {
@@ -92,11 +97,18 @@ impl Disk {
             Operation::Resize { file, size } => {
                 self.files.entry(*file).or_default().resize(number, *size);
             }
-            Operation::Rename { changes, .. } => self.names.rename(number, changes.clone()),
+            Operation::Rename { call, changes } => {
+                self.names.rename(number, *call, changes.clone());
+            }
             Operation::Sync { inode, call: SyncCall::FsyncDir } => self.names.sync(*inode),
             Operation::Sync { inode, .. } => {
                 if let Some(file) = self.files.get_mut(inode) {
                     file.make_durable();
+                }
+            }
+            Operation::SyncFailed { inode, offset, bytes, .. } => {
+                if let Some(file) = self.files.get_mut(inode) {
+                    file.fail_sync(*offset, offset.saturating_add(*bytes));
                 }
             }
         }
@@ -115,7 +127,8 @@ impl Requests {
 
 impl UndecidedRequest {
     fn new(request: RequestNumber) -> Self {
-        Self { request, inodes: Vec::new(), sectors: Vec::new(), size: false, names: false }
+        let (inodes, sectors) = (Vec::new(), Vec::new());
+        Self { request, inodes, sectors, size: false, names: false, sync_failed: false }
     }
 
     fn add_inode(&mut self, ino: Ino) {

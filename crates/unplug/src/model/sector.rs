@@ -25,6 +25,8 @@ pub struct Version {
     pub request: RequestNumber,
     pub cause: Cause,
     pub content: Option<SectorContent>,
+    /// A sync that covered the version failed: a later one does not make it durable.
+    pub sync_failed: bool,
 }
 
 /// A size of a file, set by a request.
@@ -43,6 +45,8 @@ pub struct FileVersions {
     pub undecided: BTreeMap<u64, Vec<Version>>,
     pub durable_size: u64,
     pub undecided_sizes: Vec<FileSize>,
+    /// Whether there may be undecided versions with `Cause::Size`.
+    shortened: bool,
 }
 
 impl FileVersions {
@@ -85,30 +89,67 @@ impl FileVersions {
     pub fn resize(&mut self, request: RequestNumber, bytes: u64) {
         if bytes < self.size() {
             self.zero(request, bytes, u64::MAX, Cause::Size);
+            self.shortened = true;
         }
         self.undecided_sizes.push(FileSize { request, bytes });
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable, also what a failed sync covered.
+    pub fn make_all_durable(&mut self) {
+        for version in self.undecided.values_mut().flatten() {
+            version.sync_failed = false;
+        }
+        self.make_durable();
+    }
+
+    /// Makes everything durable that no failed sync covered.
     pub fn make_durable(&mut self) {
         self.make_range_durable(0, u64::MAX);
     }
 
-    /// Makes the sectors of a range durable, and the size.
+    /// Makes the sectors of a range durable, and the size with the bytes that are gone with it.
+    /// Versions that a failed sync covered stay as they are.
     pub fn make_range_durable(&mut self, offset: u64, end: u64) {
-        let range = sectors_of(offset, end);
-        let numbers: Vec<u64> = self.undecided.range(range).map(|(number, _)| *number).collect();
-        for number in numbers {
-            let last = self.undecided.remove(&number).and_then(|mut versions| versions.pop());
-            match last {
-                Some(version) if version.content.is_some() => self.durable.insert(number, version),
-                _ => self.durable.remove(&number),
-            };
+        if std::mem::take(&mut self.shortened) {
+            for number in self.undecided_in(0, u64::MAX) {
+                self.make_sector_durable(number, |version| version.cause == Cause::Size);
+            }
+        }
+        for number in self.undecided_in(offset, end) {
+            self.make_sector_durable(number, |version| !version.sync_failed);
         }
         if let Some(last) = self.undecided_sizes.pop() {
             self.undecided_sizes.clear();
             self.durable_size = last.bytes;
         }
+    }
+
+    /// A sync of a range failed: its data stays losable until it is written again and synced.
+    pub fn fail_sync(&mut self, offset: u64, end: u64) {
+        for (_, versions) in self.undecided.range_mut(sectors_of(offset, end)) {
+            for version in versions {
+                version.sync_failed |= version.cause == Cause::Data;
+            }
+        }
+    }
+
+    /// Makes the last version that `is_synced` durable; those before it are gone.
+    fn make_sector_durable(&mut self, number: u64, is_synced: impl Fn(&Version) -> bool) {
+        let Some(versions) = self.undecided.get_mut(&number) else { return };
+        let Some(last) = versions.iter().rposition(is_synced) else { return };
+        let synced = versions.drain(..=last).next_back();
+        if versions.is_empty() {
+            self.undecided.remove(&number);
+        }
+        match synced {
+            Some(version) if version.content.is_some() => self.durable.insert(number, version),
+            _ => self.durable.remove(&number),
+        };
+    }
+
+    /// The sectors of a range that have undecided versions.
+    fn undecided_in(&self, offset: u64, end: u64) -> Vec<u64> {
+        self.undecided.range(sectors_of(offset, end)).map(|(number, _)| *number).collect()
     }
 
     fn content(&self, number: u64) -> [u8; SECTOR_BYTES as usize] {
@@ -128,7 +169,7 @@ impl FileVersions {
         content: Option<SectorContent>,
     ) {
         let versions = self.undecided.entry(number).or_default();
-        versions.push(Version { request, cause, content });
+        versions.push(Version { request, cause, content, sync_failed: false });
     }
 }
 

@@ -325,14 +325,19 @@ impl Filesystem for RecordedFs {
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         let durable = flags.intersects(OFlags::DSYNC | OFlags::SYNC);
-        match self.recorder().write(Ino(ino.0), offset, data, durable) {
+        let mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let written = match mapped {
+            true => self.recorder().write_mapped(Ino(ino.0), offset, data),
+            false => self.recorder().write(Ino(ino.0), offset, data, durable),
+        };
+        match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
         }

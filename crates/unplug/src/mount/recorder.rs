@@ -151,6 +151,13 @@ impl Recorder {
         Ok(())
     }
 
+    /// Writes what the kernel sends from its page cache: a changed part of a shared mapping.
+    pub fn write_mapped(&mut self, file: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        self.tree.content_mut(file)?.write(offset, data);
+        self.record(file, Operation::MappedWrite { file, offset, data: data.into() });
+        Ok(())
+    }
+
     pub fn resize(&mut self, file: Ino, size: u64) -> Result<()> {
         let content = self.tree.content_mut(file)?;
         if content.size() != size {
@@ -179,6 +186,21 @@ impl Recorder {
         }
     }
 
+    /// Records a sync that returns an error, of a call of the program or at the end of its writes
+    /// with O_DSYNC or O_SYNC.
+    #[allow(dead_code, reason = "the mount does not let a sync fail yet")]
+    pub fn sync_failed(&mut self, inode: Ino, call: SyncCall) {
+        if !self.returns_of(inode) {
+            self.record(inode, Operation::SyncFailed { inode, call, offset: 0, bytes: u64::MAX });
+            return;
+        }
+        for (inode, operation) in std::mem::take(&mut self.returning) {
+            if let Operation::WriteReturned { offset, bytes, .. } = operation {
+                self.record(inode, Operation::SyncFailed { inode, call, offset, bytes });
+            }
+        }
+    }
+
     fn named(&mut self, ino: Ino, (dir, name): (Ino, &OsStr)) {
         self.names.insert(ino, (dir, name.to_owned()));
     }
@@ -199,8 +221,10 @@ impl Recorder {
     }
 
     fn record(&mut self, ino: Ino, operation: Operation) {
-        // A kernel that sends no sync for them, or the next write of the same call.
-        if !(matches!(operation, Operation::Write { .. }) && self.returns_of(ino)) {
+        // A kernel that sends no sync for them; else the next write of the same call, or changed
+        // pages of a mapping, which the kernel writes before its sync.
+        let is_write = matches!(operation, Operation::Write { .. } | Operation::MappedWrite { .. });
+        if !(is_write && self.returns_of(ino)) {
             self.record_returns();
         }
         self.drain_output();

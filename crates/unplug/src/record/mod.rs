@@ -3,3 +3,4 @@
 pub mod file;
 pub mod operation;
 pub mod recording;
+mod validation;

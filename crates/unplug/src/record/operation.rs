@@ -34,6 +34,13 @@ pub enum Operation {
         offset: u64,
         data: Arc<[u8]>,
     },
+    /// A write of the kernel from its page cache: the program changed a shared mapping of the file,
+    /// at some time before.
+    MappedWrite {
+        file: Ino,
+        offset: u64,
+        data: Arc<[u8]>,
+    },
     /// A write to a file that is open with O_DSYNC or O_SYNC returns: its bytes are durable.
     WriteReturned {
         file: Ino,
@@ -59,6 +66,14 @@ pub enum Operation {
     Sync {
         inode: Ino,
         call: SyncCall,
+    },
+    /// A sync that returned an error. The data that it covered in the range stays losable until it
+    /// is written again and synced; the range is the whole file but for an O_DSYNC write.
+    SyncFailed {
+        inode: Ino,
+        call: SyncCall,
+        offset: u64,
+        bytes: u64,
     },
 }
 
@@ -99,6 +114,9 @@ impl fmt::Display for Request {
             Operation::Write { offset, data, .. } => {
                 write!(f, "write({path}, {} bytes at {offset})", data.len())
             }
+            Operation::MappedWrite { offset, data, .. } => {
+                write!(f, "write of a mapping({path}, {} bytes at {offset})", data.len())
+            }
             Operation::WriteReturned { offset, bytes, .. } => {
                 write!(f, "return of the O_DSYNC write({path}, {bytes} bytes at {offset})")
             }
@@ -113,6 +131,7 @@ impl fmt::Display for Request {
                 _ => write!(f, "{}({path})", call.name()),
             },
             Operation::Sync { call, .. } => write!(f, "{}({path})", call.name()),
+            Operation::SyncFailed { call, .. } => write!(f, "failed {}({path})", call.name()),
         }
     }
 }

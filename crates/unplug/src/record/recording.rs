@@ -1,7 +1,7 @@
 //! The requests of a program to its directory, and its output, in one order.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
 use serde::{Deserialize, Serialize};
 
@@ -46,20 +46,6 @@ impl Recording {
         self.requests += 1;
         let request = Request { number: self.requests, path, operation };
         self.events.push(Event::Request(request));
-    }
-
-    /// Whether each name is that of an entry of a directory, as the kernel sends them.
-    pub fn has_plain_names(&self) -> bool {
-        let is_plain = |name: &OsStr| {
-            let bytes = name.as_encoded_bytes();
-            !bytes.is_empty() && name != "." && name != ".." && !bytes.contains(&b'/')
-        };
-        self.events.iter().all(|event| match event {
-            Event::Request(Request { operation: Operation::Rename { changes, .. }, .. }) => {
-                changes.iter().all(|change| is_plain(&change.name))
-            }
-            _ => true,
-        })
     }
 
     pub fn requests(&self) -> RequestNumber {

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod losable;
+pub mod mapping;
 pub mod sentence;
 pub mod timeline;
 pub mod verdict;

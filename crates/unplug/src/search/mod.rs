@@ -3,5 +3,7 @@
 pub mod candidates;
 pub mod classes;
 pub mod random;
+#[cfg(test)]
+mod reference;
 pub mod shrink;
 pub mod state_id;

@@ -145,6 +145,7 @@ mod tests {
             sectors,
             size: true,
             names,
+            sync_failed: false,
         };
         let undecided = [
             request(3, vec![0, 1, 2, 7], false),

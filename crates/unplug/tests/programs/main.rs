@@ -3,4 +3,7 @@
 
 mod answers;
 mod file_operations;
+mod losable;
+mod mapping;
+mod recordings;
 mod support;
