@@ -7,6 +7,7 @@ mod check;
 mod folders;
 mod model;
 mod mount;
+mod process_tree;
 mod program;
 mod record;
 mod report;

@@ -1,23 +1,23 @@
 //! Runs the program on the recording mount.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::retry_on_intr;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, getegid, geteuid, pidfd_open};
+use rustix::process::{getegid, geteuid};
 
 use crate::mount::filesystem::RecordedFs;
-use crate::mount::namespace::end_with_this_thread;
 use crate::mount::recorder::Recorder;
 use crate::mount::tree::Access;
+use crate::process_tree::ProcessTree;
 use crate::record::recording::Recording;
 
 /// A program to record, and the setup that runs before it.
@@ -47,8 +47,11 @@ impl Program {
     pub fn run(&self, dir: &Path) -> Result<RecordedRun> {
         let mount = RecordingMount::new(dir)?;
         if let Some(setup) = &self.setup {
-            let status = mount.command("sh".as_ref()).args(["-c", setup]).status();
-            let status = status.context("failed to start sh for the setup")?;
+            let mut command = mount.command("sh".as_ref());
+            command.args(["-c", setup]);
+            let setup = ProcessTree::start(command)?;
+            setup.wait(None)?;
+            let status = setup.end()?;
             if !status.success() {
                 bail!("the setup failed: {status}");
             }
@@ -56,7 +59,6 @@ impl Program {
         mount.recorder().end_setup();
         let status = mount.run(&self.arguments)?;
         let recording = mount.recorder().finish(status.success());
-        // A child that the program left may be in it; then it ends with this process.
         unmount(dir, UnmountFlags::DETACH).context("failed to unmount the recorded directory")?;
         drop(mount.session);
         Ok(RecordedRun { recording, status })
@@ -92,7 +94,6 @@ impl RecordingMount {
     fn command(&self, program: &std::ffi::OsStr) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.dir).env("UNPLUG_DIR", &self.dir).stdin(Stdio::null());
-        end_with_this_thread(&mut command);
         command
     }
 
@@ -105,24 +106,20 @@ impl RecordingMount {
         self.recorder().attach_output(output);
         let mut command = self.command(&program);
         command.args(arguments).stdout(writer);
-        let mut child = command.spawn().with_context(|| format!("failed to start {program:?}"))?;
-        // The writing end must be the program's alone, or its end is never seen.
-        drop(command);
-        self.record_output(&watched, &child)?;
-        child.wait().context("failed to wait for the program")
+        let program = ProcessTree::start(command)?;
+        self.record_output(&watched, &program)?;
+        program.end()
     }
 
     /// Records output as it comes, so that a program that prints much and changes nothing does not
-    /// wait for ever. Returns when the program has ended: what its children print later is theirs.
-    fn record_output(&self, output: &OwnedFd, program: &Child) -> Result<()> {
-        let process = pidfd_open(Pid::from_child(program), PidfdFlags::empty());
-        let process = process.context("failed to watch the program")?;
+    /// wait for ever. Returns when the program has ended.
+    fn record_output(&self, output: &OwnedFd, program: &ProcessTree) -> Result<()> {
         let mut open = true;
         loop {
             let mut events =
-                vec![PollFd::new(&process, PollFlags::IN), PollFd::new(output, PollFlags::IN)];
+                vec![PollFd::new(program, PollFlags::IN), PollFd::new(output, PollFlags::IN)];
             events.truncate(if open { 2 } else { 1 });
-            poll(&mut events, None).context("failed to wait for the program")?;
+            retry_on_intr(|| poll(&mut events, None)).context("failed to wait for the program")?;
             let ended = !events[0].revents().is_empty();
             open = open && self.recorder().drain_output();
             if ended {
@@ -132,11 +129,12 @@ impl RecordingMount {
     }
 }
 
-/// The program's path, which a change of the directory must not change.
+/// The program's path, which a change of the directory must not change. A symbolic link stays: its
+/// name may select what the program does.
 fn absolute(program: &OsString) -> Result<OsString> {
     if !program.as_encoded_bytes().contains(&b'/') {
         return Ok(program.clone());
     }
-    let path = fs::canonicalize(program).with_context(|| format!("{program:?}"))?;
+    let path = std::path::absolute(program).with_context(|| format!("{}", program.display()))?;
     Ok(path.into_os_string())
 }

@@ -55,7 +55,6 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     answer.print(arguments.check.json)?;
-    folders.remove();
     Ok(answer.verdict.exit_code())
 }
 
@@ -71,7 +70,6 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
             answer.verdict.exit_code()
         }
     };
-    folders.remove();
     Ok(code)
 }
 

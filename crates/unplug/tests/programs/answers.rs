@@ -116,16 +116,6 @@ fn usage_is_refused_with_2() {
 }
 
 #[test]
-fn mount_ends_with_a_killed_tool() {
-    let mut child = unplug(&["--", "sleep", "600"]).spawn().expect("unplug starts");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    child.kill().expect("is killed");
-    child.wait().expect("ends");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is read");
-    assert!(!mounts.contains("unplug"), "{mounts}");
-}
-
-#[test]
 fn recording_is_explained_and_a_state_of_it_replayed() {
     let folder = tempfile::tempdir().expect("a folder");
     let recording = folder.path().join("recording");
