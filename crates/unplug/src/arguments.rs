@@ -28,6 +28,10 @@ pub struct Arguments {
     /// A shell command to run first; what it leaves counts as durable
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
+    /// A shell command to run beside PROGRAM, a server: what it prints acknowledges, and PROGRAM
+    /// gets SIGTERM when it ends
+    #[arg(long, value_name = "CMD")]
+    pub drive: Option<String>,
     /// Write the recording to a file, for replay and explain
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,

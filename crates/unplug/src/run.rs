@@ -42,14 +42,20 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn record(arguments: &Arguments) -> Result<ExitCode> {
     namespace::enter()?;
     let folders = Folders::new()?;
-    let program = Program { setup: arguments.setup.clone(), arguments: arguments.program.clone() };
+    let program = Program {
+        setup: arguments.setup.clone(),
+        arguments: arguments.program.clone(),
+        drive: arguments.drive.clone(),
+    };
     let recorded = program.run(&folders.recorded)?;
     if let Some(path) = &arguments.record {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
+    answer.notes.extend(recorded.notes);
     if !recorded.status.success() {
-        answer.notes.push(format!("the program failed: {}", recorded.status));
+        let failed = if arguments.drive.is_some() { "client" } else { "program" };
+        answer.notes.push(format!("the {failed} failed: {}", recorded.status));
         if answer.verdict == Verdict::Kept {
             answer.verdict = Verdict::NotMeasured;
         }

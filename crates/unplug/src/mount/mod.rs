@@ -4,4 +4,5 @@ mod content;
 pub mod filesystem;
 pub mod namespace;
 pub mod recorder;
+pub mod recording_mount;
 pub mod tree;

@@ -52,6 +52,12 @@ impl Recorder {
         self.output = Some(output);
     }
 
+    /// Records that all is well before the recording ends.
+    pub fn record_success(&mut self) {
+        self.drain_output();
+        self.recording.events.push(Event::Success);
+    }
+
     /// Ends the recording; `success` is whether the program said that all is well.
     pub fn finish(&mut self, success: bool) -> Recording {
         self.record_returns();

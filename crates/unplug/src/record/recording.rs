@@ -15,7 +15,7 @@ pub enum Event {
     Request(Request),
     /// Bytes of the program's standard output. Every later cut has them.
     Output(Vec<u8>),
-    /// The program ended with success.
+    /// The program, or the client that drives it, ended with success.
     Success,
 }
 

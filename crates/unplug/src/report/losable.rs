@@ -79,7 +79,7 @@ impl std::fmt::Display for Losable<'_> {
         f.write_str(" before ")?;
         match self.acknowledgement {
             Acknowledgement::OutputLine(line) => write!(f, "line {line} of the output"),
-            Acknowledgement::Exit => f.write_str("the program ended with success"),
+            Acknowledgement::Exit => f.write_str("the end with success"),
         }
     }
 }

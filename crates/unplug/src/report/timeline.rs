@@ -16,7 +16,7 @@ pub fn print(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
                     writeln!(out, "{cut:>6}         output: {}", line.escape_debug())?;
                 }
             }
-            Event::Success => writeln!(out, "{cut:>6}  the program ended with success")?,
+            Event::Success => writeln!(out, "{cut:>6}  the end with success")?,
         }
     }
     Ok(())

@@ -4,4 +4,5 @@
 mod answers;
 mod file_operations;
 mod processes;
+mod servers;
 mod support;

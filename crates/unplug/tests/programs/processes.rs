@@ -44,7 +44,8 @@ fn processes_in_other_sessions_end_with_the_program_and_the_check() {
 
 #[test]
 fn processes_have_numbers_of_their_own() {
-    let program = "[ -d /proc/$$ ] && grep -q ^sh /proc/$$/comm && echo a > b; echo done; kill -9 $$";
+    let program =
+        "[ -d /proc/$$ ] && grep -q ^sh /proc/$$/comm && echo a > b; echo done; kill -9 $$";
     let Some((_, answer)) = answer(&["--", "sh", "-c", program]) else { return };
     assert!(answer.contains("the program failed: exit status: 137"), "{answer}");
     assert!(answer.contains("create(b)"), "{answer}");

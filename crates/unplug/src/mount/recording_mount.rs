@@ -1,0 +1,85 @@
+//! A directory that records what is done to it.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use rustix::mount::{UnmountFlags, unmount};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{getegid, geteuid};
+
+use super::filesystem::RecordedFs;
+use super::recorder::Recorder;
+use super::tree::Access;
+use crate::record::recording::Recording;
+
+pub struct RecordingMount {
+    recorder: Arc<Mutex<Recorder>>,
+    session: BackgroundSession,
+    dir: PathBuf,
+}
+
+impl RecordingMount {
+    /// Mounts on an empty directory.
+    pub fn new(dir: &Path) -> Result<Self> {
+        let access = Access { mode: 0o755, uid: geteuid().as_raw(), gid: getegid().as_raw() };
+        let recorder = Arc::new(Mutex::new(Recorder::new(access)));
+        let mut config = Config::default();
+        config.acl = SessionACL::All;
+        config.mount_options = vec![
+            MountOption::FSName("unplug".to_owned()),
+            MountOption::DefaultPermissions,
+            MountOption::NoAtime,
+        ];
+        let file_system = RecordedFs::new(Arc::clone(&recorder));
+        let session = Session::new(file_system, dir, &config).and_then(Session::spawn);
+        let session = session.context(
+            "failed to mount through /dev/fuse. The module fuse must be loaded and /dev/fuse must \
+             be there and open to this user; a container needs --device /dev/fuse --cap-add \
+             SYS_ADMIN",
+        )?;
+        Ok(Self { recorder, session, dir: dir.to_owned() })
+    }
+
+    pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A command that starts in the recorded directory.
+    pub fn command(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.dir).env("UNPLUG_DIR", &self.dir).stdin(Stdio::null());
+        command
+    }
+
+    pub fn shell_command(&self, line: &str) -> Command {
+        let mut command = self.command("sh".as_ref());
+        command.args(["-c", line]);
+        command
+    }
+
+    /// A pipe whose bytes are recorded as output: the end to write to, and one to poll.
+    pub fn output_pipe(&self) -> Result<(OwnedFd, OwnedFd)> {
+        let pipe = || {
+            let (output, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&output, true)?;
+            let watched = output.as_fd().try_clone_to_owned()?;
+            self.recorder().attach_output(output);
+            std::io::Result::Ok((writer, watched))
+        };
+        pipe().context("failed to make a pipe")
+    }
+
+    /// Unmounts the directory. `success` is whether the program said at its end that all is well.
+    pub fn finish(self, success: bool) -> Result<Recording> {
+        let recording = self.recorder().finish(success);
+        unmount(&self.dir, UnmountFlags::DETACH)
+            .context("failed to unmount the recorded directory")?;
+        drop(self.session);
+        Ok(recording)
+    }
+}
