@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::fault::Fault;
 use crate::search::candidates::Candidate;
 
 /// Cut the power under a program: record what it does to its directory, build the directories that
@@ -32,6 +33,11 @@ pub struct Arguments {
     /// gets SIGTERM when it ends
     #[arg(long, value_name = "CMD")]
     pub drive: Option<String>,
+    /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
+    /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May be
+    /// repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub faults: Vec<Fault>,
     /// Write the recording to a file, for replay and explain
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,

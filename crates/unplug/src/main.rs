@@ -4,6 +4,7 @@
 
 mod arguments;
 mod check;
+mod fault;
 mod folders;
 mod model;
 mod mount;

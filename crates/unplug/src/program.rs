@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+use crate::fault::FaultInjector;
 use crate::mount::recording_mount::RecordingMount;
 use crate::process_tree::ProcessTree;
 use crate::record::recording::Recording;
@@ -21,13 +22,14 @@ const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 const CLIENT_STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A program to record, and what runs before it and beside it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Program {
     /// A shell command whose effects count as durable.
     pub setup: Option<String>,
     pub arguments: Vec<OsString>,
     /// A shell command that is the client of the program; its output counts instead.
     pub drive: Option<String>,
+    pub faults: FaultInjector,
 }
 
 /// A recording, and how the program ended.
@@ -38,11 +40,13 @@ pub struct RecordedRun {
     pub status: ExitStatus,
     /// Sentences for the user.
     pub notes: Vec<String>,
+    /// The faults that the program never met, a sentence each.
+    pub missed_faults: Vec<String>,
 }
 
 impl Program {
     /// Runs the setup and the program in a recorded directory, mounted on the empty `dir`.
-    pub fn run(&self, dir: &Path) -> Result<RecordedRun> {
+    pub fn run(mut self, dir: &Path) -> Result<RecordedRun> {
         let mount = RecordingMount::new(dir)?;
         if let Some(setup) = &self.setup {
             let setup = ProcessTree::start(mount.shell_command(setup))?;
@@ -53,31 +57,41 @@ impl Program {
             }
         }
         mount.recorder().end_setup();
-        match &self.drive {
-            None => self.run_alone(mount),
-            Some(client) => self.run_driven(mount, client),
-        }
+        mount.inject(std::mem::take(&mut self.faults));
+        let mut notes = Vec::new();
+        let (status, success) = match &self.drive {
+            None => {
+                let status = self.run_alone(&mount)?;
+                (status, status.success())
+            }
+            // Its success is recorded already.
+            Some(client) => (self.run_driven(&mount, client, &mut notes)?, false),
+        };
+        let missed_faults = mount.faults().missed();
+        Ok(RecordedRun { recording: mount.finish(success)?, status, notes, missed_faults })
     }
 
-    fn run_alone(&self, mount: RecordingMount) -> Result<RecordedRun> {
+    fn run_alone(&self, mount: &RecordingMount) -> Result<ExitStatus> {
         let (writer, output) = mount.output_pipe()?;
-        let program = self.start(&mount, writer.into())?;
-        record_output(&mount, &output, &program, None)?;
-        let status = program.end()?;
-        let recording = mount.finish(status.success())?;
-        Ok(RecordedRun { recording, status, notes: Vec::new() })
+        let program = self.start(mount, writer.into())?;
+        record_output(mount, &output, &program, None)?;
+        program.end()
     }
 
     /// Runs the program as a server until its client ends.
-    fn run_driven(&self, mount: RecordingMount, client: &str) -> Result<RecordedRun> {
-        let mut notes = Vec::new();
+    fn run_driven(
+        &self,
+        mount: &RecordingMount,
+        client: &str,
+        notes: &mut Vec<String>,
+    ) -> Result<ExitStatus> {
         let errors = io::stderr().as_fd().try_clone_to_owned();
-        let server = self.start(&mount, errors.context("standard error")?.into())?;
+        let server = self.start(mount, errors.context("standard error")?.into())?;
         let (writer, output) = mount.output_pipe()?;
         let mut command = mount.shell_command(client);
         command.stdout(writer);
         let client = ProcessTree::start(command)?;
-        record_output(&mount, &output, &client, Some(&server))?;
+        record_output(mount, &output, &client, Some(&server))?;
         let status = client.end()?;
         if status.success() {
             // Before the requests of the server's end: no acknowledgement follows these.
@@ -92,7 +106,7 @@ impl Program {
             notes.push(format!("the program was killed: SIGTERM did not end it in {seconds} s"));
         }
         server.end()?;
-        Ok(RecordedRun { recording: mount.finish(false)?, status, notes })
+        Ok(status)
     }
 
     fn start(&self, mount: &RecordingMount, output: Stdio) -> Result<ProcessTree> {

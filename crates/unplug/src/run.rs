@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
 use crate::check::command::{CheckFiles, CheckResult};
 use crate::check::pool::CheckPool;
+use crate::fault::FaultInjector;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
@@ -46,12 +47,17 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         setup: arguments.setup.clone(),
         arguments: arguments.program.clone(),
         drive: arguments.drive.clone(),
+        faults: FaultInjector::new(&arguments.faults, arguments.check.seed),
     };
     let recorded = program.run(&folders.recorded)?;
     if let Some(path) = &arguments.record {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
+    if !recorded.missed_faults.is_empty() && answer.verdict == Verdict::Kept {
+        answer.verdict = Verdict::NotMeasured;
+    }
+    answer.notes.extend(recorded.missed_faults);
     answer.notes.extend(recorded.notes);
     if !recorded.status.success() {
         let failed = if arguments.drive.is_some() { "client" } else { "program" };

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use super::content::Content;
 use super::recorder::Recorder;
 use super::tree::{Access, Inode, NAME_BYTES_MAX, Object, OnExisting};
+use crate::fault::FaultInjector;
 use crate::record::operation::{Ino, SyncCall};
 
 /// How long the kernel may cache names and attributes: only its own calls change them.
@@ -34,6 +35,7 @@ type Result<T> = std::result::Result<T, Errno>;
 
 pub struct RecordedFs {
     recorder: Arc<Mutex<Recorder>>,
+    faults: Arc<Mutex<FaultInjector>>,
     /// The names in each open directory when it was opened: names that change meanwhile move none
     /// of the others.
     listings: Mutex<Listings>,
@@ -46,8 +48,12 @@ struct Listings {
 }
 
 impl RecordedFs {
-    pub fn new(recorder: Arc<Mutex<Recorder>>) -> Self {
-        Self { recorder, listings: Mutex::default() }
+    pub fn new(recorder: Arc<Mutex<Recorder>>, faults: Arc<Mutex<FaultInjector>>) -> Self {
+        Self { recorder, faults, listings: Mutex::default() }
+    }
+
+    fn faults(&self) -> MutexGuard<'_, FaultInjector> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listings(&self) -> MutexGuard<'_, Listings> {
@@ -89,6 +95,30 @@ impl RecordedFs {
         Ok(attributes(ino, inode))
     }
 
+    fn write_bytes(&self, ino: Ino, offset: u64, data: &[u8], durable: bool) -> Result<()> {
+        let mut recorder = self.recorder();
+        if let Err(error) = self.faults().write(data.len() as u64) {
+            let path = recorder.path(ino);
+            let call = format!("write({}, {} bytes at {offset})", path.display(), data.len());
+            recorder.record_fault(format!("{call} fails with ENOSPC"));
+            return Err(error);
+        }
+        recorder.write(ino, offset, data, durable)
+    }
+
+    fn sync(&self, ino: Ino, call: SyncCall) -> Result<()> {
+        let fate = self.faults().sync();
+        // Without the lock: the program may print meanwhile, and no other request comes.
+        std::thread::sleep(fate.time);
+        let mut recorder = self.recorder();
+        if fate.fails {
+            recorder.sync_failed(ino, call);
+            return Err(Errno::IO);
+        }
+        recorder.sync(ino, call);
+        Ok(())
+    }
+
     fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: i32) -> Result<()> {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         let known =
@@ -98,6 +128,10 @@ impl RecordedFs {
         }
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         let mut recorder = self.recorder();
+        if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
+            let size = recorder.tree().content(ino)?.size();
+            self.faults().allocate(end.saturating_sub(size))?;
+        }
         if mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
             recorder.zero(ino, offset, length)?;
         }
@@ -332,7 +366,7 @@ impl Filesystem for RecordedFs {
     ) {
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         let durable = flags.intersects(OFlags::DSYNC | OFlags::SYNC);
-        match self.recorder().write(Ino(ino.0), offset, data, durable) {
+        match self.write_bytes(Ino(ino.0), offset, data, durable) {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
         }
@@ -351,8 +385,7 @@ impl Filesystem for RecordedFs {
         reply: ReplyEmpty,
     ) {
         let call = if data_only { SyncCall::Fdatasync } else { SyncCall::Fsync };
-        self.recorder().sync(Ino(ino.0), call);
-        reply.ok();
+        finish(self.sync(Ino(ino.0), call), reply);
     }
 
     fn fsyncdir(
@@ -363,8 +396,7 @@ impl Filesystem for RecordedFs {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.recorder().sync(Ino(ino.0), SyncCall::FsyncDir);
-        reply.ok();
+        finish(self.sync(Ino(ino.0), SyncCall::FsyncDir), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {

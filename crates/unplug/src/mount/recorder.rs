@@ -52,6 +52,11 @@ impl Recorder {
         self.output = Some(output);
     }
 
+    pub fn record_fault(&mut self, fault: String) {
+        self.drain_output();
+        self.recording.events.push(Event::Fault(fault));
+    }
+
     /// Records that all is well before the recording ends.
     pub fn record_success(&mut self) {
         self.drain_output();
@@ -187,7 +192,6 @@ impl Recorder {
 
     /// Records a sync that returns an error, of a call of the program or at the end of its writes
     /// with O_DSYNC or O_SYNC.
-    #[allow(dead_code, reason = "the mount does not let a sync fail yet")]
     pub fn sync_failed(&mut self, inode: Ino, call: SyncCall) {
         if !self.returns_of(inode) {
             self.record(inode, Operation::SyncFailed { inode, call, offset: 0, bytes: u64::MAX });
@@ -229,7 +233,8 @@ impl Recorder {
         self.recording.add(path, operation);
     }
 
-    fn path(&self, mut ino: Ino) -> PathBuf {
+    /// The path that an inode was given last.
+    pub fn path(&self, mut ino: Ino) -> PathBuf {
         let mut names = Vec::new();
         while let Some((dir, name)) = self.names.get(&ino) {
             names.push(name);

@@ -15,10 +15,12 @@ use rustix::process::{getegid, geteuid};
 use super::filesystem::RecordedFs;
 use super::recorder::Recorder;
 use super::tree::Access;
+use crate::fault::FaultInjector;
 use crate::record::recording::Recording;
 
 pub struct RecordingMount {
     recorder: Arc<Mutex<Recorder>>,
+    faults: Arc<Mutex<FaultInjector>>,
     session: BackgroundSession,
     dir: PathBuf,
 }
@@ -35,18 +37,29 @@ impl RecordingMount {
             MountOption::DefaultPermissions,
             MountOption::NoAtime,
         ];
-        let file_system = RecordedFs::new(Arc::clone(&recorder));
+        let faults = Arc::new(Mutex::default());
+        let file_system = RecordedFs::new(Arc::clone(&recorder), Arc::clone(&faults));
         let session = Session::new(file_system, dir, &config).and_then(Session::spawn);
         let session = session.context(
             "failed to mount through /dev/fuse. The module fuse must be loaded and /dev/fuse must \
              be there and open to this user; a container needs --device /dev/fuse --cap-add \
              SYS_ADMIN",
         )?;
-        Ok(Self { recorder, session, dir: dir.to_owned() })
+        Ok(Self { recorder, faults, session, dir: dir.to_owned() })
     }
 
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn faults(&self) -> MutexGuard<'_, FaultInjector> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Injects faults from now on.
+    pub fn inject(&self, faults: FaultInjector) {
+        faults.sentences().into_iter().for_each(|fault| self.recorder().record_fault(fault));
+        *self.faults() = faults;
     }
 
     /// A command that starts in the recorded directory.

@@ -17,6 +17,8 @@ pub enum Event {
     Output(Vec<u8>),
     /// The program, or the client that drives it, ended with success.
     Success,
+    /// A fault of the whole run, or one that a call met.
+    Fault(String),
 }
 
 /// The type of an inode, which never changes.

@@ -16,6 +16,7 @@ pub fn print(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
                     writeln!(out, "{cut:>6}         output: {}", line.escape_debug())?;
                 }
             }
+            Event::Fault(fault) => writeln!(out, "{cut:>6}         fault: {fault}")?,
             Event::Success => writeln!(out, "{cut:>6}  the end with success")?,
         }
     }

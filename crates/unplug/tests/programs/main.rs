@@ -2,6 +2,7 @@
 //! test says SKIPPED.
 
 mod answers;
+mod faults;
 mod file_operations;
 mod processes;
 mod servers;
