@@ -52,6 +52,13 @@ pub struct Arguments {
 pub enum Command {
     /// Check the states of a recording, or build one of them
     Replay(ReplayArguments),
+    /// Cut here, for a program or client that unplug runs: the check gets the states of this moment
+    /// first
+    Cut {
+        /// A name for the cut, which explain prints
+        #[arg(default_value = "")]
+        name: String,
+    },
     /// Print the requests and the output of a recording, in their order
     Explain {
         /// The recording

@@ -23,6 +23,8 @@ pub struct Folders {
     pub recorded: PathBuf,
     /// The states of the checks, in memory.
     pub states: PathBuf,
+    /// The socket of `unplug cut`.
+    pub socket: PathBuf,
     _lock: File,
 }
 
@@ -35,8 +37,8 @@ impl Folders {
         let base = base.context("failed to make a temporary folder")?.keep();
         let lock = lock(&base).context("failed to lock a temporary folder")?;
         remove_at_signal(base.clone()).context("failed to handle signals")?;
-        let (recorded, states) = (recorded(&base), states(&base));
-        let folders = Self { recorded, states, base, _lock: lock };
+        let (recorded, states, socket) = (recorded(&base), states(&base), socket(&base));
+        let folders = Self { recorded, states, socket, base, _lock: lock };
         for folder in [&folders.recorded, &folders.states] {
             fs::create_dir(folder).with_context(|| format!("{}", folder.display()))?;
         }
@@ -67,12 +69,17 @@ fn states(base: &Path) -> PathBuf {
     base.join("states")
 }
 
+fn socket(base: &Path) -> PathBuf {
+    base.join("socket")
+}
+
 /// Removes all but the kept state. What stays of an empty folder is no reason to fail.
 fn remove(base: &Path) {
     for folder in [recorded(base), states(base)] {
         let _ = unmount(&folder, UnmountFlags::DETACH);
         let _ = fs::remove_dir(&folder);
     }
+    let _ = fs::remove_file(socket(base));
     let _ = fs::remove_file(base.join(LOCK));
     let _ = fs::remove_dir(base);
 }

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod check;
+mod cut_socket;
 mod fault;
 mod folders;
 mod model;

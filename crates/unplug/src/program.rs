@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use crate::fault::FaultInjector;
+use crate::folders::Folders;
 use crate::mount::recording_mount::RecordingMount;
 use crate::process_tree::ProcessTree;
 use crate::record::recording::Recording;
@@ -45,9 +45,9 @@ pub struct RecordedRun {
 }
 
 impl Program {
-    /// Runs the setup and the program in a recorded directory, mounted on the empty `dir`.
-    pub fn run(mut self, dir: &Path) -> Result<RecordedRun> {
-        let mount = RecordingMount::new(dir)?;
+    /// Runs the setup and the program in a recorded directory.
+    pub fn run(mut self, folders: &Folders) -> Result<RecordedRun> {
+        let mount = RecordingMount::new(&folders.recorded, &folders.socket)?;
         if let Some(setup) = &self.setup {
             let setup = ProcessTree::start(mount.shell_command(setup))?;
             setup.wait(None)?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
 use crate::check::command::{CheckFiles, CheckResult};
 use crate::check::pool::CheckPool;
+use crate::cut_socket;
 use crate::fault::FaultInjector;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
@@ -29,6 +30,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         None => record(arguments),
         Some(Command::Replay(arguments)) => replay(arguments),
+        Some(Command::Cut { name }) => cut_socket::cut(name).map(|()| ExitCode::SUCCESS),
         Some(Command::Explain { file }) => {
             let recording = file::load(file)?;
             match timeline::print(&recording, &mut io::stdout().lock()) {
@@ -49,7 +51,7 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         drive: arguments.drive.clone(),
         faults: FaultInjector::new(&arguments.faults, arguments.check.seed),
     };
-    let recorded = program.run(&folders.recorded)?;
+    let recorded = program.run(&folders)?;
     if let Some(path) = &arguments.record {
         file::save(&recorded.recording, path)?;
     }

@@ -43,7 +43,7 @@ impl Disk {
             }
             Event::Request(request) => self.apply_request(request),
             Event::Output(bytes) => self.output.extend_from_slice(bytes),
-            Event::Success | Event::Fault(_) => {}
+            Event::Success | Event::Fault(_) | Event::Mark(_) => {}
         }
     }
 

@@ -52,6 +52,12 @@ impl Recorder {
         self.output = Some(output);
     }
 
+    /// Records that a test wants a cut here.
+    pub fn record_mark(&mut self, name: String) {
+        self.drain_output();
+        self.recording.events.push(Event::Mark(name));
+    }
+
     pub fn record_fault(&mut self, fault: String) {
         self.drain_output();
         self.recording.events.push(Event::Fault(fault));

@@ -15,6 +15,7 @@ use rustix::process::{getegid, geteuid};
 use super::filesystem::RecordedFs;
 use super::recorder::Recorder;
 use super::tree::Access;
+use crate::cut_socket;
 use crate::fault::FaultInjector;
 use crate::record::recording::Recording;
 
@@ -23,11 +24,13 @@ pub struct RecordingMount {
     faults: Arc<Mutex<FaultInjector>>,
     session: BackgroundSession,
     dir: PathBuf,
+    /// The path of the socket of `unplug cut`, where there is one.
+    socket: Option<PathBuf>,
 }
 
 impl RecordingMount {
-    /// Mounts on an empty directory.
-    pub fn new(dir: &Path) -> Result<Self> {
+    /// Mounts on an empty directory, and listens at `socket` when that path is not too long for one.
+    pub fn new(dir: &Path, socket: &Path) -> Result<Self> {
         let access = Access { mode: 0o755, uid: geteuid().as_raw(), gid: getegid().as_raw() };
         let recorder = Arc::new(Mutex::new(Recorder::new(access)));
         let mut config = Config::default();
@@ -45,7 +48,9 @@ impl RecordingMount {
              be there and open to this user; a container needs --device /dev/fuse --cap-add \
              SYS_ADMIN",
         )?;
-        Ok(Self { recorder, faults, session, dir: dir.to_owned() })
+        let listening = cut_socket::listen(socket, Arc::downgrade(&recorder));
+        let socket = listening.ok().map(|()| socket.to_owned());
+        Ok(Self { recorder, faults, session, dir: dir.to_owned(), socket })
     }
 
     pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
@@ -66,6 +71,10 @@ impl RecordingMount {
     pub fn command(&self, program: &OsStr) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.dir).env("UNPLUG_DIR", &self.dir).stdin(Stdio::null());
+        match &self.socket {
+            Some(socket) => command.env(cut_socket::VARIABLE, socket),
+            None => command.env_remove(cut_socket::VARIABLE),
+        };
         command
     }
 

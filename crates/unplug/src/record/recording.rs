@@ -19,6 +19,8 @@ pub enum Event {
     Success,
     /// A fault of the whole run, or one that a call met.
     Fault(String),
+    /// A cut that a test asked for, by its name: that after the last event before this one.
+    Mark(String),
 }
 
 /// The type of an inode, which never changes.

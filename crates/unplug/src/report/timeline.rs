@@ -17,6 +17,9 @@ pub fn print(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
                 }
             }
             Event::Fault(fault) => writeln!(out, "{cut:>6}         fault: {fault}")?,
+            Event::Mark(name) => {
+                writeln!(out, "{cut:>6}         cut here: {}", name.escape_debug())?;
+            }
             Event::Success => writeln!(out, "{cut:>6}  the end with success")?,
         }
     }

@@ -4,6 +4,7 @@
 mod answers;
 mod faults;
 mod file_operations;
+mod marks;
 mod processes;
 mod servers;
 mod support;
