@@ -33,6 +33,10 @@ pub struct Arguments {
     /// gets SIGTERM when it ends
     #[arg(long, value_name = "CMD")]
     pub drive: Option<String>,
+    /// Count all before a line of output that begins with TEXT as durable: for sync and syncfs,
+    /// which are not visible through FUSE
+    #[arg(long, value_name = "TEXT")]
+    pub sync_is_durable_at: Option<String>,
     /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
     /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May be
     /// repeated

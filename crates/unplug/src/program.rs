@@ -30,6 +30,8 @@ pub struct Program {
     /// A shell command that is the client of the program; its output counts instead.
     pub drive: Option<String>,
     pub faults: FaultInjector,
+    /// The beginning of each line of output that says that all before is durable.
+    pub durable_at: Option<String>,
 }
 
 /// A recording, and how the program ended.
@@ -72,7 +74,7 @@ impl Program {
     }
 
     fn run_alone(&self, mount: &RecordingMount) -> Result<ExitStatus> {
-        let (writer, output) = mount.output_pipe()?;
+        let (writer, output) = mount.output_pipe(self.durable_at.as_deref())?;
         let program = self.start(mount, writer.into())?;
         record_output(mount, &output, &program, None)?;
         program.end()
@@ -87,7 +89,7 @@ impl Program {
     ) -> Result<ExitStatus> {
         let errors = io::stderr().as_fd().try_clone_to_owned();
         let server = self.start(mount, errors.context("standard error")?.into())?;
-        let (writer, output) = mount.output_pipe()?;
+        let (writer, output) = mount.output_pipe(self.durable_at.as_deref())?;
         let mut command = mount.shell_command(client);
         command.stdout(writer);
         let client = ProcessTree::start(command)?;

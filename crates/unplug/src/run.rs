@@ -49,6 +49,7 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         setup: arguments.setup.clone(),
         arguments: arguments.program.clone(),
         drive: arguments.drive.clone(),
+        durable_at: arguments.sync_is_durable_at.clone(),
         faults: FaultInjector::new(&arguments.faults, arguments.check.seed),
     };
     let recorded = program.run(&folders)?;

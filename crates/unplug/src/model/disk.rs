@@ -37,7 +37,7 @@ pub struct UndecidedRequest {
 impl Disk {
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::SetupEnd => {
+            Event::SetupEnd | Event::AllDurable => {
                 self.files.values_mut().for_each(FileVersions::make_durable);
                 self.names.make_all_durable();
             }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use super::durable_lines::DurableLines;
 use super::tree::{Access, Inode, Object, OnExisting, Tree};
 use crate::record::operation::{Ino, NameCall, NameChange, Operation, SyncCall};
 use crate::record::recording::{Event, Node, NodeType, Recording};
@@ -22,6 +23,7 @@ pub struct Recorder {
     recording: Recording,
     /// The reading end of the program's standard output; does not block.
     output: Option<OwnedFd>,
+    durable_lines: Option<DurableLines>,
     /// Writes of one call with O_DSYNC or O_SYNC that has not returned. The kernel sends a sync
     /// after the last of them, before the call returns, which is no call of the program.
     returning: Vec<(Ino, Operation)>,
@@ -33,7 +35,8 @@ impl Recorder {
     pub fn new(access: Access) -> Self {
         let recording = Recording::default();
         let names = HashMap::new();
-        Self { tree: Tree::new(access), recording, output: None, returning: Vec::new(), names }
+        let (output, durable_lines, returning) = (None, None, Vec::new());
+        Self { tree: Tree::new(access), recording, output, durable_lines, returning, names }
     }
 
     pub fn tree(&self) -> &Tree {
@@ -48,8 +51,10 @@ impl Recorder {
         self.recording.events.push(Event::SetupEnd);
     }
 
-    pub fn attach_output(&mut self, output: OwnedFd) {
+    /// Records `output`. At each line of it that begins with `durable_at` all before is durable.
+    pub fn attach_output(&mut self, output: OwnedFd, durable_at: Option<&str>) {
         self.output = Some(output);
+        self.durable_lines = durable_at.map(|text| DurableLines::new(text.into()));
     }
 
     /// Records that a test wants a cut here.
@@ -95,8 +100,10 @@ impl Recorder {
                 Err(_) => break false,
             }
         };
-        if !bytes.is_empty() {
-            self.recording.events.push(Event::Output(bytes));
+        match &mut self.durable_lines {
+            Some(lines) => self.recording.events.extend(lines.events(&bytes)),
+            None if bytes.is_empty() => {}
+            None => self.recording.events.push(Event::Output(bytes)),
         }
         if !open {
             self.output = None;

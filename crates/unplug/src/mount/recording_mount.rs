@@ -85,12 +85,12 @@ impl RecordingMount {
     }
 
     /// A pipe whose bytes are recorded as output: the end to write to, and one to poll.
-    pub fn output_pipe(&self) -> Result<(OwnedFd, OwnedFd)> {
+    pub fn output_pipe(&self, durable_at: Option<&str>) -> Result<(OwnedFd, OwnedFd)> {
         let pipe = || {
             let (output, writer) = pipe_with(PipeFlags::CLOEXEC)?;
             rustix::io::ioctl_fionbio(&output, true)?;
             let watched = output.as_fd().try_clone_to_owned()?;
-            self.recorder().attach_output(output);
+            self.recorder().attach_output(output, durable_at);
             std::io::Result::Ok((writer, watched))
         };
         pipe().context("failed to make a pipe")

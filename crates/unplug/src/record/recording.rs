@@ -21,6 +21,8 @@ pub enum Event {
     Fault(String),
     /// A cut that a test asked for, by its name: that after the last event before this one.
     Mark(String),
+    /// Everything before this is durable, as a line of the output says.
+    AllDurable,
 }
 
 /// The type of an inode, which never changes.

@@ -45,7 +45,11 @@ pub fn losable(recording: &Recording) -> Vec<Losable<'_>> {
                 Acknowledgement::OutputLine(lines)
             }
             Event::Success => Acknowledgement::Exit,
-            Event::SetupEnd | Event::Request(_) | Event::Fault(_) | Event::Mark(_) => continue,
+            Event::SetupEnd
+            | Event::AllDurable
+            | Event::Request(_)
+            | Event::Fault(_)
+            | Event::Mark(_) => continue,
         };
         let state = DirectoryState::new(&disk, &Loss::default());
         let visible = |request: &UndecidedRequest| {

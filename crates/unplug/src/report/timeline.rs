@@ -20,6 +20,7 @@ pub fn print(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
             Event::Mark(name) => {
                 writeln!(out, "{cut:>6}         cut here: {}", name.escape_debug())?;
             }
+            Event::AllDurable => writeln!(out, "{cut:>6}         all before is durable")?,
             Event::Success => writeln!(out, "{cut:>6}  the end with success")?,
         }
     }

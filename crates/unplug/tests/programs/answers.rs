@@ -109,6 +109,23 @@ fn answer_is_one_json_object() {
     assert_eq!(json["losable"].as_array().map(Vec::len), Some(2), "{answer}");
 }
 
+/// The kernel does not tell a file system of `sync` through FUSE.
+#[test]
+fn sync_of_everything_is_a_false_alarm_until_a_line_says_so() {
+    let program = "printf AAAA > db; sync; echo synced 1; echo saved";
+    let check = r#"[ ! -s "$UNPLUG_OUTPUT" ] || [ "$(cat db)" = AAAA ]"#;
+    let run = |options: &[&str]| answer(&[options, &["--", "sh", "-c", program]].concat());
+    let Some((code, alarm)) = run(&["--check", check]) else { return };
+    assert_eq!(code, 1, "{alarm}");
+    let durable = ["--sync-is-durable-at", "synced"];
+    let (code, kept) = run(&[&durable[..], &["--check", check]].concat()).expect("ran just now");
+    assert_eq!(code, 0, "{kept}");
+    let (code, kept) = run(&durable).expect("ran just now");
+    assert_eq!(code, 0, "{kept}");
+    let (code, alarm) = run(&["--sync-is-durable-at", "ynced"]).expect("ran just now");
+    assert_eq!(code, 1, "{alarm}");
+}
+
 #[test]
 fn usage_is_refused_with_2() {
     let status = unplug(&[]).output().expect("unplug starts").status;
