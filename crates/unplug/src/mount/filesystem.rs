@@ -461,6 +461,10 @@ impl Filesystem for RecordedFs {
         reply: ReplyEmpty,
     ) {
         let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
+        // An access control list would be kept, and not enforced.
+        if name.as_encoded_bytes().starts_with(b"system.") {
+            return reply.error(errno(Errno::OPNOTSUPP));
+        }
         let mut recorder = self.recorder();
         let set = recorder.tree_mut().inode_mut(Ino(ino.0)).and_then(|inode| {
             let exists = inode.xattrs.contains_key(name);
@@ -469,6 +473,7 @@ impl Filesystem for RecordedFs {
                 false if flags.contains(XattrFlags::REPLACE) => return Err(Errno::NODATA),
                 _ => inode.xattrs.insert(name.to_owned(), value.to_owned()),
             };
+            inode.changed = SystemTime::now();
             Ok(())
         });
         finish(set, reply);
@@ -501,10 +506,11 @@ impl Filesystem for RecordedFs {
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let mut recorder = self.recorder();
-        let removed = recorder
-            .tree_mut()
-            .inode_mut(Ino(ino.0))
-            .and_then(|inode| inode.xattrs.remove(name).map(drop).ok_or(Errno::NODATA));
+        let removed = recorder.tree_mut().inode_mut(Ino(ino.0)).and_then(|inode| {
+            inode.xattrs.remove(name).ok_or(Errno::NODATA)?;
+            inode.changed = SystemTime::now();
+            Ok(())
+        });
         finish(removed, reply);
     }
 
