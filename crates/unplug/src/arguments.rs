@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::fault::Fault;
 use crate::search::candidates::Candidate;
 
 /// Cut the power under a program: record what it does to its directory, build the directories that
@@ -28,6 +29,19 @@ pub struct Arguments {
     /// A shell command to run first; what it leaves counts as durable
     #[arg(long, value_name = "CMD")]
     pub setup: Option<String>,
+    /// A shell command to run beside PROGRAM, a server: what it prints acknowledges, and PROGRAM
+    /// gets SIGTERM when it ends
+    #[arg(long, value_name = "CMD")]
+    pub drive: Option<String>,
+    /// Count all before a line of output that begins with TEXT as durable: for sync and syncfs,
+    /// which are not visible through FUSE
+    #[arg(long, value_name = "TEXT")]
+    pub sync_is_durable_at: Option<String>,
+    /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
+    /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May be
+    /// repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    pub faults: Vec<Fault>,
     /// Write the recording to a file, for replay and explain
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
@@ -42,6 +56,13 @@ pub struct Arguments {
 pub enum Command {
     /// Check the states of a recording, or build one of them
     Replay(ReplayArguments),
+    /// Cut here, for a program or client that unplug runs: the check gets the states of this moment
+    /// first
+    Cut {
+        /// A name for the cut, which explain prints
+        #[arg(default_value = "")]
+        name: String,
+    },
     /// Print the requests and the output of a recording, in their order
     Explain {
         /// The recording

@@ -1,10 +1,21 @@
 //! The folders of a run.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::process::geteuid;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+const PREFIX: &str = "unplug-";
+/// A file that is locked while its run lives. A kept folder has none.
+const LOCK: &str = "lock";
 
 pub struct Folders {
     base: PathBuf,
@@ -12,14 +23,22 @@ pub struct Folders {
     pub recorded: PathBuf,
     /// The states of the checks, in memory.
     pub states: PathBuf,
+    /// The socket of `unplug cut`.
+    pub socket: PathBuf,
+    _lock: File,
 }
 
 impl Folders {
-    /// Creates the folders. The mount namespace must be this process's own.
+    /// Creates the folders, and removes those of runs that were killed. The mount namespace must be
+    /// this process's own.
     pub fn new() -> Result<Self> {
-        let base = tempfile::Builder::new().prefix("unplug-").tempdir();
+        remove_abandoned(&std::env::temp_dir());
+        let base = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let base = base.context("failed to make a temporary folder")?.keep();
-        let folders = Self { recorded: base.join("dir"), states: base.join("states"), base };
+        let lock = lock(&base).context("failed to lock a temporary folder")?;
+        remove_at_signal(base.clone()).context("failed to handle signals")?;
+        let (recorded, states, socket) = (recorded(&base), states(&base), socket(&base));
+        let folders = Self { recorded, states, socket, base, _lock: lock };
         for folder in [&folders.recorded, &folders.states] {
             fs::create_dir(folder).with_context(|| format!("{}", folder.display()))?;
         }
@@ -34,12 +53,72 @@ impl Folders {
         fs::create_dir_all(&kept).with_context(|| format!("failed to make {}", kept.display()))?;
         Ok(kept)
     }
+}
 
-    /// Removes all but the kept state. What stays of an empty folder is no reason to fail.
-    pub fn remove(&self) {
-        let _ = unmount(&self.states, UnmountFlags::DETACH);
-        let _ = fs::remove_dir(&self.states);
-        let _ = fs::remove_dir(&self.recorded);
-        let _ = fs::remove_dir(&self.base);
+impl Drop for Folders {
+    fn drop(&mut self) {
+        remove(&self.base);
+    }
+}
+
+fn recorded(base: &Path) -> PathBuf {
+    base.join("dir")
+}
+
+fn states(base: &Path) -> PathBuf {
+    base.join("states")
+}
+
+fn socket(base: &Path) -> PathBuf {
+    base.join("socket")
+}
+
+/// Removes all but the kept state. What stays of an empty folder is no reason to fail.
+fn remove(base: &Path) {
+    for folder in [recorded(base), states(base)] {
+        let _ = unmount(&folder, UnmountFlags::DETACH);
+        let _ = fs::remove_dir(&folder);
+    }
+    let _ = fs::remove_file(socket(base));
+    let _ = fs::remove_file(base.join(LOCK));
+    let _ = fs::remove_dir(base);
+}
+
+/// Removes the folders when a signal ends this process.
+fn remove_at_signal(base: PathBuf) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            remove(&base);
+            let _ = emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
+/// A lock that the kernel takes back when this process ends. Its file has its name only when it is
+/// locked, so that no other run finds it before.
+fn lock(base: &Path) -> io::Result<File> {
+    let new = base.join("lock.new");
+    let file = File::create(&new)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    fs::rename(new, base.join(LOCK))?;
+    Ok(file)
+}
+
+/// Removes the folders of this user's runs that were killed. Those that cannot be removed stay.
+fn remove_abandoned(temporary: &Path) {
+    let Ok(entries) = fs::read_dir(temporary) else { return };
+    for entry in entries.flatten() {
+        let is_ours = entry
+            .metadata()
+            .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw());
+        if !is_ours || !entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            continue;
+        }
+        let Ok(file) = File::open(entry.path().join(LOCK)) else { continue };
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }

@@ -4,9 +4,12 @@
 
 mod arguments;
 mod check;
+mod cut_socket;
+mod fault;
 mod folders;
 mod model;
 mod mount;
+mod process_tree;
 mod program;
 mod record;
 mod report;

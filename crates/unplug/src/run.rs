@@ -9,6 +9,8 @@ use anyhow::{Context, Result, bail};
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
 use crate::check::command::{CheckFiles, CheckResult};
 use crate::check::pool::CheckPool;
+use crate::cut_socket;
+use crate::fault::FaultInjector;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
@@ -29,6 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         None => record(arguments),
         Some(Command::Replay(arguments)) => replay(arguments),
+        Some(Command::Cut { name }) => cut_socket::cut(name).map(|()| ExitCode::SUCCESS),
         Some(Command::Explain { file }) => {
             let recording = file::load(file)?;
             match timeline::print(&recording, &mut io::stdout().lock()) {
@@ -43,21 +46,32 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 fn record(arguments: &Arguments) -> Result<ExitCode> {
     namespace::enter()?;
     let folders = Folders::new()?;
-    let program = Program { setup: arguments.setup.clone(), arguments: arguments.program.clone() };
-    let recorded = program.run(&folders.recorded)?;
+    let program = Program {
+        setup: arguments.setup.clone(),
+        arguments: arguments.program.clone(),
+        drive: arguments.drive.clone(),
+        durable_at: arguments.sync_is_durable_at.clone(),
+        faults: FaultInjector::new(&arguments.faults, arguments.check.seed),
+    };
+    let recorded = program.run(&folders)?;
     if let Some(path) = &arguments.record {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
     mapping::doubt(&mut answer, &recorded.recording);
+    if !recorded.missed_faults.is_empty() && answer.verdict == Verdict::Kept {
+        answer.verdict = Verdict::NotMeasured;
+    }
+    answer.notes.extend(recorded.missed_faults);
+    answer.notes.extend(recorded.notes);
     if !recorded.status.success() {
-        answer.notes.push(format!("the program failed: {}", recorded.status));
+        let failed = if arguments.drive.is_some() { "client" } else { "program" };
+        answer.notes.push(format!("the {failed} failed: {}", recorded.status));
         if answer.verdict == Verdict::Kept {
             answer.verdict = Verdict::NotMeasured;
         }
     }
     answer.print(arguments.check.json)?;
-    folders.remove();
     Ok(answer.verdict.exit_code())
 }
 
@@ -74,7 +88,6 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
             answer.verdict.exit_code()
         }
     };
-    folders.remove();
     Ok(code)
 }
 

@@ -42,7 +42,12 @@ impl StateChecks<'_> {
         }
         let mut candidates = Candidates::default();
         let (classes, complete) = candidates.find_in_classes(self.recording, arguments.states);
-        let mut refused = self.check_all(classes)?;
+        let marked = candidates::marked_cuts(self.recording);
+        let (first, others) = classes.into_iter().partition(|state| marked.contains(&state.cut));
+        let mut refused = self.check_all(first)?;
+        if refused.is_none() {
+            refused = self.check_all(others)?;
+        }
         let mut rng = Rng::new(arguments.seed);
         for _ in 0..DRAWS_MAX {
             let left = arguments.states.saturating_sub(self.checked);

@@ -1,15 +1,13 @@
 //! One run of the user's check on a directory.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::mount::namespace::end_with_this_thread;
 use anyhow::{Context, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::process_tree::ProcessTree;
 
 /// The check, and how long one run may take.
 #[derive(Clone, Debug)]
@@ -50,35 +48,21 @@ impl Check {
     pub fn run(&self, files: &CheckFiles) -> Result<CheckResult> {
         let log = File::create(&files.log).context("the log of the check")?;
         let mut command = Command::new("sh");
-        end_with_this_thread(&mut command);
-        let child = command
+        command
             .args(["-c", &self.command])
             .current_dir(&files.dir)
             .env("UNPLUG_DIR", &files.dir)
             .env("UNPLUG_OUTPUT", &files.output)
             .stdin(Stdio::null())
             .stdout(log.try_clone().context("the log of the check")?)
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .context("failed to start sh for the check")?;
-        match wait(child, self.timeout)? {
-            Some(status) if status.success() => Ok(CheckResult::Passed),
-            Some(_) => Ok(CheckResult::Failed),
-            None => Ok(CheckResult::TimedOut),
-        }
+            .stderr(log);
+        let check = ProcessTree::start(command).context("failed to start the check")?;
+        let in_time = check.wait(Some(self.timeout))?;
+        let status = check.end()?;
+        Ok(match (in_time, status.success()) {
+            (false, _) => CheckResult::TimedOut,
+            (true, true) => CheckResult::Passed,
+            (true, false) => CheckResult::Failed,
+        })
     }
-}
-
-/// Waits for a process; kills its group after `timeout`.
-fn wait(mut child: Child, timeout: Duration) -> Result<Option<ExitStatus>> {
-    let group = Pid::from_child(&child);
-    let descriptor = pidfd_open(group, PidfdFlags::empty()).context("failed to watch the check")?;
-    let timeout = Timespec::try_from(timeout).context("the time of a check is too long")?;
-    let mut ended = [PollFd::new(&descriptor, PollFlags::IN)];
-    let in_time = poll(&mut ended, Some(&timeout)).context("failed to wait for the check")? > 0;
-    // What the check left in its group ends with it. Fails when nothing is left.
-    let _ = kill_process_group(group, Signal::KILL);
-    let status = child.wait().context("failed to wait for the check")?;
-    Ok(in_time.then_some(status))
 }

@@ -37,13 +37,13 @@ pub struct UndecidedRequest {
 impl Disk {
     pub fn apply(&mut self, event: &Event) {
         match event {
-            Event::SetupEnd => {
+            Event::SetupEnd | Event::AllDurable => {
                 self.files.values_mut().for_each(FileVersions::make_all_durable);
                 self.names.make_all_durable();
             }
             Event::Request(request) => self.apply_request(request),
             Event::Output(bytes) => self.output.extend_from_slice(bytes),
-            Event::Success => {}
+            Event::Success | Event::Fault(_) | Event::Mark(_) => {}
         }
     }
 

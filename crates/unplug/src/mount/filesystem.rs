@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use super::content::Content;
 use super::recorder::Recorder;
 use super::tree::{Access, Inode, NAME_BYTES_MAX, Object, OnExisting};
+use crate::fault::FaultInjector;
 use crate::record::operation::{Ino, SyncCall};
 
 /// How long the kernel may cache names and attributes: only its own calls change them.
@@ -34,6 +35,7 @@ type Result<T> = std::result::Result<T, Errno>;
 
 pub struct RecordedFs {
     recorder: Arc<Mutex<Recorder>>,
+    faults: Arc<Mutex<FaultInjector>>,
     /// The names in each open directory when it was opened: names that change meanwhile move none
     /// of the others.
     listings: Mutex<Listings>,
@@ -45,9 +47,24 @@ struct Listings {
     last: u64,
 }
 
+/// What made the kernel write to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WriteOrigin {
+    /// A call of the program.
+    Call,
+    /// A call on a file that is open with O_DSYNC or O_SYNC.
+    DurableCall,
+    /// A shared mapping, whose pages the kernel writes when it likes.
+    Mapping,
+}
+
 impl RecordedFs {
-    pub fn new(recorder: Arc<Mutex<Recorder>>) -> Self {
-        Self { recorder, listings: Mutex::default() }
+    pub fn new(recorder: Arc<Mutex<Recorder>>, faults: Arc<Mutex<FaultInjector>>) -> Self {
+        Self { recorder, faults, listings: Mutex::default() }
+    }
+
+    fn faults(&self) -> MutexGuard<'_, FaultInjector> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listings(&self) -> MutexGuard<'_, Listings> {
@@ -89,6 +106,34 @@ impl RecordedFs {
         Ok(attributes(ino, inode))
     }
 
+    fn write_bytes(&self, ino: Ino, offset: u64, data: &[u8], origin: WriteOrigin) -> Result<()> {
+        let mut recorder = self.recorder();
+        if let Err(error) = self.faults().write(data.len() as u64) {
+            let path = recorder.path(ino);
+            let call = format!("write({}, {} bytes at {offset})", path.display(), data.len());
+            recorder.record_fault(format!("{call} fails with ENOSPC"));
+            return Err(error);
+        }
+        match origin {
+            WriteOrigin::Call => recorder.write(ino, offset, data, false),
+            WriteOrigin::DurableCall => recorder.write(ino, offset, data, true),
+            WriteOrigin::Mapping => recorder.write_mapped(ino, offset, data),
+        }
+    }
+
+    fn sync(&self, ino: Ino, call: SyncCall) -> Result<()> {
+        let fate = self.faults().sync();
+        // Without the lock: the program may print meanwhile, and no other request comes.
+        std::thread::sleep(fate.time);
+        let mut recorder = self.recorder();
+        if fate.fails {
+            recorder.sync_failed(ino, call);
+            return Err(Errno::IO);
+        }
+        recorder.sync(ino, call);
+        Ok(())
+    }
+
     fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: i32) -> Result<()> {
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
         let known =
@@ -98,6 +143,10 @@ impl RecordedFs {
         }
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         let mut recorder = self.recorder();
+        if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
+            let size = recorder.tree().content(ino)?.size();
+            self.faults().allocate(end.saturating_sub(size))?;
+        }
         if mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
             recorder.zero(ino, offset, length)?;
         }
@@ -332,12 +381,12 @@ impl Filesystem for RecordedFs {
     ) {
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         let durable = flags.intersects(OFlags::DSYNC | OFlags::SYNC);
-        let mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let written = match mapped {
-            true => self.recorder().write_mapped(Ino(ino.0), offset, data),
-            false => self.recorder().write(Ino(ino.0), offset, data, durable),
+        let origin = match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => WriteOrigin::Mapping,
+            false if durable => WriteOrigin::DurableCall,
+            false => WriteOrigin::Call,
         };
-        match written {
+        match self.write_bytes(Ino(ino.0), offset, data, origin) {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
         }
@@ -356,8 +405,7 @@ impl Filesystem for RecordedFs {
         reply: ReplyEmpty,
     ) {
         let call = if data_only { SyncCall::Fdatasync } else { SyncCall::Fsync };
-        self.recorder().sync(Ino(ino.0), call);
-        reply.ok();
+        finish(self.sync(Ino(ino.0), call), reply);
     }
 
     fn fsyncdir(
@@ -368,8 +416,7 @@ impl Filesystem for RecordedFs {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.recorder().sync(Ino(ino.0), SyncCall::FsyncDir);
-        reply.ok();
+        finish(self.sync(Ino(ino.0), SyncCall::FsyncDir), reply);
     }
 
     fn opendir(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -434,6 +481,10 @@ impl Filesystem for RecordedFs {
         reply: ReplyEmpty,
     ) {
         let flags = XattrFlags::from_bits_retain(flags.cast_unsigned());
+        // An access control list would be kept, and not enforced.
+        if name.as_encoded_bytes().starts_with(b"system.") {
+            return reply.error(errno(Errno::OPNOTSUPP));
+        }
         let mut recorder = self.recorder();
         let set = recorder.tree_mut().inode_mut(Ino(ino.0)).and_then(|inode| {
             let exists = inode.xattrs.contains_key(name);
@@ -442,6 +493,7 @@ impl Filesystem for RecordedFs {
                 false if flags.contains(XattrFlags::REPLACE) => return Err(Errno::NODATA),
                 _ => inode.xattrs.insert(name.to_owned(), value.to_owned()),
             };
+            inode.changed = SystemTime::now();
             Ok(())
         });
         finish(set, reply);
@@ -474,10 +526,11 @@ impl Filesystem for RecordedFs {
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let mut recorder = self.recorder();
-        let removed = recorder
-            .tree_mut()
-            .inode_mut(Ino(ino.0))
-            .and_then(|inode| inode.xattrs.remove(name).map(drop).ok_or(Errno::NODATA));
+        let removed = recorder.tree_mut().inode_mut(Ino(ino.0)).and_then(|inode| {
+            inode.xattrs.remove(name).ok_or(Errno::NODATA)?;
+            inode.changed = SystemTime::now();
+            Ok(())
+        });
         finish(removed, reply);
     }
 

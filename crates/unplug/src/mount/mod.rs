@@ -1,7 +1,9 @@
 //! The mount that records: its tree in memory, the recorder, and the file system for the kernel.
 
 mod content;
+mod durable_lines;
 pub mod filesystem;
 pub mod namespace;
 pub mod recorder;
+pub mod recording_mount;
 pub mod tree;

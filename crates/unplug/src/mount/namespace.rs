@@ -1,13 +1,11 @@
-//! A mount namespace that ends with this process, and programs that end with it.
+//! A mount namespace that ends with this process.
 
 use std::fs;
 use std::io;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use rustix::mount::{MountPropagationFlags, mount_change};
-use rustix::process::{Signal, getegid, geteuid, set_parent_process_death_signal};
+use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Moves this process into namespaces of its own. Must be called before it starts a thread.
@@ -33,16 +31,6 @@ pub fn enter() -> Result<()> {
     }
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .context("the mounts of this process cannot be made private")
-}
-
-/// Makes the kernel kill the program when the thread that starts it ends, so that a killed tool
-/// leaves nothing behind.
-#[allow(unsafe_code)]
-pub fn end_with_this_thread(command: &mut Command) {
-    // SAFETY: the closure makes one system call, and allocates nothing between fork and exec.
-    unsafe {
-        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
-    }
 }
 
 #[allow(unsafe_code)]

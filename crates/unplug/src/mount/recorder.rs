@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use super::durable_lines::DurableLines;
 use super::tree::{Access, Inode, Object, OnExisting, Tree};
 use crate::record::operation::{Ino, NameCall, NameChange, Operation, SyncCall};
 use crate::record::recording::{Event, Node, NodeType, Recording};
@@ -22,6 +23,7 @@ pub struct Recorder {
     recording: Recording,
     /// The reading end of the program's standard output; does not block.
     output: Option<OwnedFd>,
+    durable_lines: Option<DurableLines>,
     /// Writes of one call with O_DSYNC or O_SYNC that has not returned. The kernel sends a sync
     /// after the last of them, before the call returns, which is no call of the program.
     returning: Vec<(Ino, Operation)>,
@@ -33,7 +35,8 @@ impl Recorder {
     pub fn new(access: Access) -> Self {
         let recording = Recording::default();
         let names = HashMap::new();
-        Self { tree: Tree::new(access), recording, output: None, returning: Vec::new(), names }
+        let (output, durable_lines, returning) = (None, None, Vec::new());
+        Self { tree: Tree::new(access), recording, output, durable_lines, returning, names }
     }
 
     pub fn tree(&self) -> &Tree {
@@ -48,8 +51,27 @@ impl Recorder {
         self.recording.events.push(Event::SetupEnd);
     }
 
-    pub fn attach_output(&mut self, output: OwnedFd) {
+    /// Records `output`. At each line of it that begins with `durable_at` all before is durable.
+    pub fn attach_output(&mut self, output: OwnedFd, durable_at: Option<&str>) {
         self.output = Some(output);
+        self.durable_lines = durable_at.map(|text| DurableLines::new(text.into()));
+    }
+
+    /// Records that a test wants a cut here.
+    pub fn record_mark(&mut self, name: String) {
+        self.drain_output();
+        self.recording.events.push(Event::Mark(name));
+    }
+
+    pub fn record_fault(&mut self, fault: String) {
+        self.drain_output();
+        self.recording.events.push(Event::Fault(fault));
+    }
+
+    /// Records that all is well before the recording ends.
+    pub fn record_success(&mut self) {
+        self.drain_output();
+        self.recording.events.push(Event::Success);
     }
 
     /// Ends the recording; `success` is whether the program said that all is well.
@@ -78,8 +100,10 @@ impl Recorder {
                 Err(_) => break false,
             }
         };
-        if !bytes.is_empty() {
-            self.recording.events.push(Event::Output(bytes));
+        match &mut self.durable_lines {
+            Some(lines) => self.recording.events.extend(lines.events(&bytes)),
+            None if bytes.is_empty() => {}
+            None => self.recording.events.push(Event::Output(bytes)),
         }
         if !open {
             self.output = None;
@@ -188,7 +212,6 @@ impl Recorder {
 
     /// Records a sync that returns an error, of a call of the program or at the end of its writes
     /// with O_DSYNC or O_SYNC.
-    #[allow(dead_code, reason = "the mount does not let a sync fail yet")]
     pub fn sync_failed(&mut self, inode: Ino, call: SyncCall) {
         if !self.returns_of(inode) {
             self.record(inode, Operation::SyncFailed { inode, call, offset: 0, bytes: u64::MAX });
@@ -232,7 +255,8 @@ impl Recorder {
         self.recording.add(path, operation);
     }
 
-    fn path(&self, mut ino: Ino) -> PathBuf {
+    /// The path that an inode was given last.
+    pub fn path(&self, mut ino: Ino) -> PathBuf {
         let mut names = Vec::new();
         while let Some((dir, name)) = self.names.get(&ino) {
             names.push(name);

@@ -10,7 +10,7 @@ use super::recording::Recording;
 use super::validation::validate;
 
 /// The first bytes of a file. The number is that of the format.
-const MAGIC: &[u8] = b"unplug recording 2\n";
+const MAGIC: &[u8] = b"unplug recording 3\n";
 
 /// Writes a recording to a file, in place of what was there.
 pub fn save(recording: &Recording, path: &Path) -> Result<()> {

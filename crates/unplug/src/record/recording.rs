@@ -15,8 +15,14 @@ pub enum Event {
     Request(Request),
     /// Bytes of the program's standard output. Every later cut has them.
     Output(Vec<u8>),
-    /// The program ended with success.
+    /// The program, or the client that drives it, ended with success.
     Success,
+    /// A fault of the whole run, or one that a call met.
+    Fault(String),
+    /// A cut that a test asked for, by its name: that after the last event before this one.
+    Mark(String),
+    /// Everything before this is durable, as a line of the output says.
+    AllDurable,
 }
 
 /// The type of an inode, which never changes.

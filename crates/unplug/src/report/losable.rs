@@ -47,7 +47,11 @@ pub fn losable(recording: &Recording) -> Vec<Losable<'_>> {
                 Acknowledgement::OutputLine(lines)
             }
             Event::Success => Acknowledgement::Exit,
-            Event::SetupEnd | Event::Request(_) => continue,
+            Event::SetupEnd
+            | Event::AllDurable
+            | Event::Request(_)
+            | Event::Fault(_)
+            | Event::Mark(_) => continue,
         };
         let live = disk.names.live();
         let reachable = ReachableInodes::new(&live);
@@ -110,7 +114,7 @@ impl std::fmt::Display for Losable<'_> {
         f.write_str(" before ")?;
         match self.acknowledgement {
             Acknowledgement::OutputLine(line) => write!(f, "line {line} of the output"),
-            Acknowledgement::Exit => f.write_str("the program ended with success"),
+            Acknowledgement::Exit => f.write_str("the end with success"),
         }
     }
 }

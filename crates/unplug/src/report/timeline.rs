@@ -16,7 +16,12 @@ pub fn print(recording: &Recording, out: &mut impl Write) -> io::Result<()> {
                     writeln!(out, "{cut:>6}         output: {}", line.escape_debug())?;
                 }
             }
-            Event::Success => writeln!(out, "{cut:>6}  the program ended with success")?,
+            Event::Fault(fault) => writeln!(out, "{cut:>6}         fault: {fault}")?,
+            Event::Mark(name) => {
+                writeln!(out, "{cut:>6}         cut here: {}", name.escape_debug())?;
+            }
+            Event::AllDurable => writeln!(out, "{cut:>6}         all before is durable")?,
+            Event::Success => writeln!(out, "{cut:>6}  the end with success")?,
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The states to check: the classes of all cuts, then losses from the seed.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::model::directory::DirectoryState;
 use crate::model::disk::Disk;
@@ -32,6 +32,22 @@ pub fn cuts(recording: &Recording) -> impl Iterator<Item = usize> + '_ {
     let is_cut =
         move |index: &usize| *index == start || is_cut_after(&recording.events[*index - 1]);
     (start..=recording.events.len()).filter(is_cut)
+}
+
+/// The cuts that a test asked for.
+pub fn marked_cuts(recording: &Recording) -> BTreeSet<usize> {
+    let mut last = None;
+    let mut marked = BTreeSet::new();
+    let mut cuts = cuts(recording).peekable();
+    for (index, event) in recording.events.iter().enumerate() {
+        while let Some(cut) = cuts.next_if(|cut| *cut <= index) {
+            last = Some(cut);
+        }
+        if matches!(event, Event::Mark(_)) {
+            marked.extend(last);
+        }
+    }
+    marked
 }
 
 fn is_cut_after(event: &Event) -> bool {
@@ -66,17 +82,27 @@ impl Candidates {
         limit: usize,
     ) -> (Vec<Candidate>, bool) {
         let mut found: Vec<(Class, Candidate)> = Vec::new();
-        visit_cuts(recording, |cut, disk| {
-            for (class, loss) in classes::losses(disk, &disk.undecided()) {
-                if self.is_new(disk, &loss) {
-                    found.push((class, Candidate { cut, loss }));
+        let marked = marked_cuts(recording);
+        let mut find = |is_marked| {
+            visit_cuts(recording, |cut, disk| {
+                if marked.contains(&cut) == is_marked {
+                    for (class, loss) in classes::losses(disk, &disk.undecided()) {
+                        if self.is_new(disk, &loss) {
+                            found.push((class, Candidate { cut, loss }));
+                        }
+                    }
                 }
-            }
-            true
-        });
+                true
+            });
+        };
+        // Of equal states that at a marked cut is the first.
+        if !marked.is_empty() {
+            find(true);
+        }
+        find(false);
         let complete = found.len() <= limit;
         // Stable: within a class in the order of the cuts.
-        found.sort_by_key(|(class, _)| *class);
+        found.sort_by_key(|(class, state)| (!marked.contains(&state.cut), *class));
         found.truncate(limit);
         (found.into_iter().map(|(_, candidate)| candidate).collect(), complete)
     }

@@ -109,20 +109,27 @@ fn answer_is_one_json_object() {
     assert_eq!(json["losable"].as_array().map(Vec::len), Some(2), "{answer}");
 }
 
+/// The kernel does not tell a file system of `sync` through FUSE.
+#[test]
+fn sync_of_everything_is_a_false_alarm_until_a_line_says_so() {
+    let program = "printf AAAA > db; sync; echo synced 1; echo saved";
+    let check = r#"[ ! -s "$UNPLUG_OUTPUT" ] || [ "$(cat db)" = AAAA ]"#;
+    let run = |options: &[&str]| answer(&[options, &["--", "sh", "-c", program]].concat());
+    let Some((code, alarm)) = run(&["--check", check]) else { return };
+    assert_eq!(code, 1, "{alarm}");
+    let durable = ["--sync-is-durable-at", "synced"];
+    let (code, kept) = run(&[&durable[..], &["--check", check]].concat()).expect("ran just now");
+    assert_eq!(code, 0, "{kept}");
+    let (code, kept) = run(&durable).expect("ran just now");
+    assert_eq!(code, 0, "{kept}");
+    let (code, alarm) = run(&["--sync-is-durable-at", "ynced"]).expect("ran just now");
+    assert_eq!(code, 1, "{alarm}");
+}
+
 #[test]
 fn usage_is_refused_with_2() {
     let status = unplug(&[]).output().expect("unplug starts").status;
     assert_eq!(status.code(), Some(2));
-}
-
-#[test]
-fn mount_ends_with_a_killed_tool() {
-    let mut child = unplug(&["--", "sleep", "600"]).spawn().expect("unplug starts");
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    child.kill().expect("is killed");
-    child.wait().expect("ends");
-    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is read");
-    assert!(!mounts.contains("unplug"), "{mounts}");
 }
 
 #[test]

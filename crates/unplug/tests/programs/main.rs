@@ -2,8 +2,12 @@
 //! test says SKIPPED.
 
 mod answers;
+mod faults;
 mod file_operations;
 mod losable;
 mod mapping;
+mod marks;
+mod processes;
 mod recordings;
+mod servers;
 mod support;
