@@ -7,6 +7,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::search::candidates::Candidate;
 
+pub const STATES_DEFAULT: usize = 10_000;
+pub const SEED_DEFAULT: u64 = 1;
+pub const JOBS_DEFAULT: usize = 2;
+
 /// Cut the power under a program: record what it does to its directory, build the directories that
 /// a power cut could leave, and check each
 ///
@@ -67,13 +71,13 @@ pub struct CheckArguments {
     #[arg(long, value_name = "CMD")]
     pub check: Option<String>,
     /// How many different states to check
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = STATES_DEFAULT)]
     pub states: usize,
     /// The seed of the states that are drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub seed: u64,
     /// How many checks run at once
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT)]
     pub jobs: usize,
     /// How long one check may take, in seconds
     #[arg(long, value_name = "S", default_value_t = 10)]

@@ -1,30 +1,45 @@
 //! The commands: record and check a program, replay a recording, explain it.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
-use crate::check::command::{CheckFiles, CheckResult};
-use crate::check::pool::CheckPool;
+use crate::check::command::{CheckFiles, CheckResult, StateCheck};
+use crate::examination::Examination;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
 use crate::program::Program;
 use crate::record::file;
 use crate::record::recording::Recording;
-use crate::report::answer::{Answer, FailingState};
-use crate::report::losable::losable;
+use crate::report::answer::Answer;
 use crate::report::sentence::sentence;
 use crate::report::timeline;
 use crate::report::verdict::Verdict;
 use crate::search::candidates::{self, Candidate};
-use crate::states::{Outcome, StateChecks, check_of};
+use crate::states::{Search, check_of};
+
+/// The exit status when the system refuses a mount or a namespace: that of wrong usage.
+const REFUSED_STATUS: u8 = 2;
+
+/// Runs the command `unplug` with the arguments of this process.
+#[must_use]
+#[allow(clippy::print_stderr, reason = "a command line tool")]
+pub fn run_command() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("unplug: {error:#}");
+            ExitCode::from(REFUSED_STATUS)
+        }
+    }
+}
 
 /// Runs a command; returns its exit status.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         None => record(arguments),
         Some(Command::Replay(arguments)) => replay(arguments),
@@ -50,9 +65,6 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
     if !recorded.status.success() {
         answer.notes.push(format!("the program failed: {}", recorded.status));
-        if answer.verdict == Verdict::Kept {
-            answer.verdict = Verdict::NotMeasured;
-        }
     }
     answer.print(arguments.check.json)?;
     folders.remove();
@@ -104,63 +116,13 @@ fn replay_state(
 }
 
 fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
-    let mut answer = Answer::new(recording);
-    if recording.requests() == 0 {
-        answer.note("the program changed nothing in its directory");
-        return Ok(answer);
-    }
-    let Some(check) = check_of(arguments) else {
-        answer.losable = losable(recording).iter().map(ToString::to_string).collect();
-        answer.verdict = match answer.losable.is_empty() {
-            true => Verdict::Kept,
-            false => Verdict::Lost,
-        };
-        return Ok(answer);
+    let check = check_of(arguments);
+    let examination = Examination {
+        recording,
+        check: check.as_ref().map(|check| check as &dyn StateCheck),
+        search: Search::from(arguments),
+        states: &folders.states,
+        kept: &|| folders.kept(),
     };
-    let output = candidates::disk_at(recording, recording.events.len()).output;
-    let pool = CheckPool {
-        check: &check,
-        nodes: &recording.nodes,
-        output: &output,
-        folder: &folders.states,
-        jobs: arguments.jobs.max(1),
-    };
-    let mut checks = StateChecks { recording, pool: &pool, checked: 0 };
-    let outcome = checks.run(arguments)?;
-    answer.states = checks.checked;
-    match outcome {
-        Outcome::CheckBroken => {
-            answer.verdict = Verdict::CheckBroken;
-            answer.note("the check fails on the directory as the program left it");
-        }
-        Outcome::Passed { complete: true } => answer.verdict = Verdict::Kept,
-        Outcome::Passed { complete: false } => {
-            answer.note("too few states for the cuts: raise --states");
-        }
-        Outcome::Refused(refused) => {
-            let kept = folders.kept()?;
-            answer.verdict = Verdict::Lost;
-            let timed_out = refused.result == CheckResult::TimedOut;
-            answer.failing = Some(failing(recording, &pool, &refused.candidate, timed_out, &kept)?);
-        }
-    }
-    Ok(answer)
-}
-
-/// Builds the failing state in a folder of the user, with the log of its check.
-fn failing(
-    recording: &Recording,
-    pool: &CheckPool<'_>,
-    state: &Candidate,
-    timed_out: bool,
-    kept: &Path,
-) -> Result<FailingState> {
-    let disk = candidates::disk_at(recording, state.cut);
-    pool.run(&DirectoryState::new(&disk, &state.loss), disk.output.len(), kept)?;
-    Ok(FailingState {
-        id: state.to_string(),
-        sentence: sentence(recording, &disk, state),
-        timed_out,
-        folder: kept.to_owned(),
-    })
+    examination.answer()
 }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-use super::command::{Check, CheckFiles, CheckResult};
+use super::command::{CheckFiles, CheckResult, StateCheck};
 use crate::model::directory::DirectoryState;
 use crate::record::operation::Ino;
 use crate::record::recording::Node;
@@ -32,7 +32,7 @@ pub struct Refused {
 
 /// The inputs that all states share.
 pub struct CheckPool<'a> {
-    pub check: &'a Check,
+    pub check: &'a dyn StateCheck,
     pub nodes: &'a BTreeMap<Ino, Node>,
     /// The whole output of the program.
     pub output: &'a [u8],

@@ -3,4 +3,5 @@
 
 mod answers;
 mod file_operations;
+mod library;
 mod support;
