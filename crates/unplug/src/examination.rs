@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use indicatif::ProgressBar;
 
 use crate::check::command::{CheckResult, StateCheck};
 use crate::check::pool::CheckPool;
@@ -25,6 +26,8 @@ pub struct Examination<'a> {
     pub states: &'a Path,
     /// Makes the folder of a failing state, which stays.
     pub kept: &'a dyn Fn() -> Result<PathBuf>,
+    /// Counts the states that were checked.
+    pub progress: ProgressBar,
 }
 
 impl Examination<'_> {
@@ -62,9 +65,11 @@ impl Examination<'_> {
             output: &output,
             folder: self.states,
             jobs: self.search.jobs.max(1),
+            progress: &self.progress,
         };
         let mut checks = StateChecks { recording, pool: &pool, checked: 0 };
         let outcome = checks.run(&self.search)?;
+        self.progress.finish_and_clear();
         answer.states = checks.checked;
         match outcome {
             Outcome::CheckBroken => {

@@ -45,6 +45,7 @@ mod library;
 mod model;
 mod mount;
 mod program;
+mod progress;
 mod record;
 mod report;
 mod rng;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context;
+use indicatif::ProgressBar;
 
 use crate::check::closure::ClosureCheck;
 use crate::check::command::StateCheck;
@@ -122,6 +123,7 @@ impl Recording {
                 search,
                 states: states.path(),
                 kept: &kept_folder,
+                progress: ProgressBar::hidden(),
             };
             examination.answer()
         };

@@ -13,6 +13,7 @@ use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
 use crate::program::Program;
+use crate::progress;
 use crate::record::file;
 use crate::record::recording::Recording;
 use crate::report::answer::Answer;
@@ -123,6 +124,7 @@ fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) 
         search: Search::from(arguments),
         states: &folders.states,
         kept: &|| folders.kept(),
+        progress: progress::states_bar(arguments.states, arguments.json),
     };
     examination.answer()
 }
