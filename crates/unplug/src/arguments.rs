@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::outcome::OutcomeArguments;
 use crate::search::candidates::Candidate;
 
 pub const STATES_DEFAULT: usize = 10_000;
@@ -51,6 +52,14 @@ pub enum Command {
         /// The recording
         file: PathBuf,
     },
+    /// Fail if a case of a baseline has no answer
+    Baseline {
+        /// The baseline
+        file: PathBuf,
+        /// Files with the answers of runs with --baseline and --json, one a line
+        #[arg(required = true)]
+        answers: Vec<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -82,7 +91,6 @@ pub struct CheckArguments {
     /// How long one check may take, in seconds
     #[arg(long, value_name = "S", default_value_t = 10)]
     pub check_timeout: u64,
-    /// Print the answer as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub outcome: OutcomeArguments,
 }

@@ -44,6 +44,7 @@ mod folders;
 mod library;
 mod model;
 mod mount;
+mod outcome;
 mod program;
 mod progress;
 mod record;

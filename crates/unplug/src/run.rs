@@ -12,6 +12,7 @@ use crate::examination::Examination;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
+use crate::outcome;
 use crate::program::Program;
 use crate::progress;
 use crate::record::file;
@@ -44,6 +45,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         None => record(arguments),
         Some(Command::Replay(arguments)) => replay(arguments),
+        Some(Command::Baseline { file, answers }) => outcome::report_vanished(file, answers),
         Some(Command::Explain { file }) => {
             let recording = file::load(file)?;
             match timeline::print(&recording, &mut io::stdout().lock()) {
@@ -56,6 +58,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn record(arguments: &Arguments) -> Result<ExitCode> {
+    arguments.check.outcome.validate()?;
     namespace::enter()?;
     let folders = Folders::new()?;
     let program = Program { setup: arguments.setup.clone(), arguments: arguments.program.clone() };
@@ -67,12 +70,14 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
     if !recorded.status.success() {
         answer.notes.push(format!("the program failed: {}", recorded.status));
     }
-    answer.print(arguments.check.json)?;
+    let words: Vec<_> = arguments.program.iter().map(|word| word.to_string_lossy()).collect();
+    let code = arguments.check.outcome.conclude(answer, &words.join(" "))?;
     folders.remove();
-    Ok(answer.verdict.exit_code())
+    Ok(code)
 }
 
 fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
+    arguments.check.outcome.validate()?;
     let recording = file::load(&arguments.file)?;
     namespace::enter()?;
     let folders = Folders::new()?;
@@ -80,8 +85,7 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
         Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
         None => {
             let answer = answer(&arguments.check, &recording, &folders)?;
-            answer.print(arguments.check.json)?;
-            answer.verdict.exit_code()
+            arguments.check.outcome.conclude(answer, &arguments.file.to_string_lossy())?
         }
     };
     folders.remove();
@@ -124,7 +128,7 @@ fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) 
         search: Search::from(arguments),
         states: &folders.states,
         kept: &|| folders.kept(),
-        progress: progress::states_bar(arguments.states, arguments.json),
+        progress: progress::states_bar(arguments.states, arguments.outcome.json),
     };
     examination.answer()
 }

@@ -31,6 +31,17 @@ pub struct Answer {
     pub failing: Option<FailingState>,
     /// Sentences for the user, such as why nothing was measured.
     pub notes: Vec<String>,
+    /// The answer against a baseline.
+    pub(crate) baseline: Option<ComparedCase>,
+}
+
+/// A case of a baseline, and its answer now.
+#[derive(Debug)]
+pub(crate) struct ComparedCase {
+    pub case: String,
+    /// `same`, `better`, `worse`, `missing`, `written` or `not compared`.
+    pub result: &'static str,
+    pub differences: Vec<String>,
 }
 
 /// The smallest state that the check refuses.
@@ -57,6 +68,7 @@ impl Answer {
             losable: Vec::new(),
             failing: None,
             notes: Vec::new(),
+            baseline: None,
         }
     }
 
@@ -80,6 +92,13 @@ impl Answer {
                 "folder": failing.folder,
             })
         });
+        let baseline = self.baseline.as_ref().map(|compared| {
+            json!({
+                "case": compared.case,
+                "result": compared.result,
+                "differences": compared.differences,
+            })
+        });
         json!({
             "verdict": self.verdict.name(),
             "requests": self.requests,
@@ -88,6 +107,7 @@ impl Answer {
             "losable": self.losable,
             "failing": failing,
             "notes": self.notes,
+            "baseline": baseline,
         })
     }
 }
@@ -112,6 +132,22 @@ impl fmt::Display for Answer {
         if more > 0 {
             writeln!(f, "  and {more} more")?;
         }
-        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
+        if let Some(ComparedCase { case, result, differences }) = &self.baseline {
+            writeln!(f, "baseline: {result}: {case}")?;
+            differences.iter().try_for_each(|difference| writeln!(f, "  {difference}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl ComparedCase {
+    pub fn new(case: &str, result: &'static str) -> Self {
+        Self { case: case.to_owned(), result, differences: Vec::new() }
+    }
+
+    pub fn with(mut self, difference: String) -> Self {
+        self.differences.push(difference);
+        self
     }
 }

@@ -1,6 +1,7 @@
 //! The answer: what could be lost, a failing state in words, and the verdict.
 
 pub mod answer;
+pub mod baseline;
 pub mod losable;
 pub mod sentence;
 pub mod timeline;

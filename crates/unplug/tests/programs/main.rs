@@ -2,6 +2,7 @@
 //! test says SKIPPED.
 
 mod answers;
+mod baseline;
 mod file_operations;
 mod library;
 mod support;
