@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 
+use crate::record::recording::Recording;
 use crate::report::answer::{Answer, ComparedCase};
 use crate::report::baseline::{AcceptedAnswer, Baseline, Comparison};
+use crate::report::page::ReportedRun;
 use crate::report::verdict::Verdict;
 
 /// The arguments for the answer.
@@ -25,6 +27,20 @@ pub struct OutcomeArguments {
     /// Write the answer to the baseline; refused where the environment has CI
     #[arg(long, requires = "baseline")]
     pub write_baseline: bool,
+    /// Write the answer to a page of HTML, with the operations and the failing state
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+}
+
+/// A run that has an answer.
+pub struct AnsweredRun<'a> {
+    pub recording: &'a Recording,
+    pub answer: Answer,
+    /// The program and its arguments, or the file of the recording.
+    pub subject: &'a str,
+    /// The file of the recording, if it was kept.
+    pub file: Option<&'a Path>,
+    pub check: Option<&'a str>,
 }
 
 impl OutcomeArguments {
@@ -36,8 +52,9 @@ impl OutcomeArguments {
         Ok(())
     }
 
-    /// Prints the answer; returns the exit status. `subject` names the case without `--case`.
-    pub fn conclude(&self, mut answer: Answer, subject: &str) -> Result<ExitCode> {
+    /// Prints the answer and writes the report; returns the exit status.
+    pub fn conclude(&self, run: AnsweredRun<'_>) -> Result<ExitCode> {
+        let AnsweredRun { recording, mut answer, subject, file, check } = run;
         let mut code = answer.verdict.exit_code();
         if let Some(path) = &self.baseline {
             let case = self.case.as_deref().unwrap_or(subject);
@@ -63,6 +80,9 @@ impl OutcomeArguments {
             answer.baseline = Some(compared);
         }
         answer.print(self.json)?;
+        if let Some(path) = &self.report {
+            ReportedRun { recording, answer: &answer, subject, file, check }.write(path)?;
+        }
         Ok(code)
     }
 }

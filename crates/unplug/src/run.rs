@@ -12,7 +12,7 @@ use crate::examination::Examination;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
-use crate::outcome;
+use crate::outcome::{self, AnsweredRun};
 use crate::program::Program;
 use crate::progress;
 use crate::record::file;
@@ -71,7 +71,13 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         answer.notes.push(format!("the program failed: {}", recorded.status));
     }
     let words: Vec<_> = arguments.program.iter().map(|word| word.to_string_lossy()).collect();
-    let code = arguments.check.outcome.conclude(answer, &words.join(" "))?;
+    let code = arguments.check.outcome.conclude(AnsweredRun {
+        recording: &recorded.recording,
+        answer,
+        subject: &words.join(" "),
+        file: arguments.record.as_deref(),
+        check: arguments.check.check.as_deref(),
+    })?;
     folders.remove();
     Ok(code)
 }
@@ -85,7 +91,13 @@ fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
         Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
         None => {
             let answer = answer(&arguments.check, &recording, &folders)?;
-            arguments.check.outcome.conclude(answer, &arguments.file.to_string_lossy())?
+            arguments.check.outcome.conclude(AnsweredRun {
+                recording: &recording,
+                answer,
+                subject: &arguments.file.to_string_lossy(),
+                file: Some(&arguments.file),
+                check: arguments.check.check.as_deref(),
+            })?
         }
     };
     folders.remove();

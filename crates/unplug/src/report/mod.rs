@@ -3,6 +3,8 @@
 pub mod answer;
 pub mod baseline;
 pub mod losable;
+pub mod page;
+mod rows;
 pub mod sentence;
 pub mod timeline;
 pub mod verdict;

@@ -5,4 +5,5 @@ mod answers;
 mod baseline;
 mod file_operations;
 mod library;
+mod report;
 mod support;
