@@ -16,11 +16,10 @@ use crate::report::verdict::Verdict;
 use crate::search::candidates;
 use crate::states::{Outcome, Search, StateChecks};
 
-/// A recording, and how its states are checked.
+/// A check of a recording's states.
 pub struct Examination<'a> {
     pub recording: &'a Recording,
-    /// `None` lists what is losable.
-    pub check: Option<&'a dyn StateCheck>,
+    pub check: &'a dyn StateCheck,
     pub search: Search,
     /// A folder for the states, on a file system in memory.
     pub states: &'a Path,
@@ -30,37 +29,51 @@ pub struct Examination<'a> {
     pub progress: ProgressBar,
 }
 
-impl Examination<'_> {
-    pub fn answer(&self) -> Result<Answer> {
-        let mut answer = Answer::new(self.recording);
-        if self.recording.requests() == 0 {
-            answer.note("the program changed nothing in its directory");
-            return Ok(answer);
-        }
-        match self.check {
-            None => self.list_losable(&mut answer),
-            Some(check) => self.check_states(check, &mut answer)?,
-        }
-        if answer.verdict == Verdict::Kept && !self.recording.events.contains(&Event::Success) {
-            answer.verdict = Verdict::NotMeasured;
-            answer.note("the program failed, or was ended");
-        }
-        Ok(answer)
-    }
-
-    fn list_losable(&self, answer: &mut Answer) {
-        answer.losable = losable(self.recording).iter().map(ToString::to_string).collect();
+/// Lists the requests that were acknowledged and could be lost, without a check.
+pub fn losable_answer(recording: &Recording) -> Answer {
+    let mut answer = Answer::new(recording);
+    if has_requests(recording, &mut answer) {
+        answer.losable = losable(recording).iter().map(ToString::to_string).collect();
         answer.verdict = match answer.losable.is_empty() {
             true => Verdict::Kept,
             false => Verdict::Lost,
         };
     }
+    require_success(recording, &mut answer);
+    answer
+}
 
-    fn check_states(&self, check: &dyn StateCheck, answer: &mut Answer) -> Result<()> {
+fn has_requests(recording: &Recording, answer: &mut Answer) -> bool {
+    let has_requests = recording.requests() > 0;
+    if !has_requests {
+        answer.note("the program changed nothing in its directory");
+    }
+    has_requests
+}
+
+/// Keeps nothing of a program that did not end with success: its end was not seen.
+fn require_success(recording: &Recording, answer: &mut Answer) {
+    if answer.verdict == Verdict::Kept && !recording.events.contains(&Event::Success) {
+        answer.verdict = Verdict::NotMeasured;
+        answer.note("the program did not end with success");
+    }
+}
+
+impl Examination<'_> {
+    pub fn answer(&self) -> Result<Answer> {
+        let mut answer = Answer::new(self.recording);
+        if has_requests(self.recording, &mut answer) {
+            self.check_states(&mut answer)?;
+        }
+        require_success(self.recording, &mut answer);
+        Ok(answer)
+    }
+
+    fn check_states(&self, answer: &mut Answer) -> Result<()> {
         let recording = self.recording;
         let output = candidates::disk_at(recording, recording.events.len()).output;
         let pool = CheckPool {
-            check,
+            check: self.check,
             nodes: &recording.nodes,
             output: &output,
             folder: self.states,

@@ -11,8 +11,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 
 use crate::check::closure::ClosureCheck;
-use crate::check::command::StateCheck;
-use crate::examination::Examination;
+use crate::examination::{self, Examination};
 use crate::record::{file, recording};
 use crate::report::answer::Answer;
 use crate::states::Search;
@@ -81,13 +80,11 @@ impl Recording {
         recording.map(Self).map_err(|error| Error::Recording(error.into()))
     }
 
-    /// Lists what the program could still lose when it printed a line or ended, as the command does
-    /// without a check. The answer has no failing state.
-    ///
-    /// # Errors
-    /// None at present; those of [`check`](Self::check).
-    pub fn losable(&self) -> Result<Answer, Error> {
-        self.answer(None, Search::default())
+    /// Lists the requests that could still be lost when the program printed a line or ended, as the
+    /// command does without a check. The answer has no failing state.
+    #[must_use]
+    pub fn losable(&self) -> Answer {
+        examination::losable_answer(&self.0)
     }
 
     /// Checks the states of all cuts: `check` gets a directory and the output before the cut, and
@@ -111,15 +108,11 @@ impl Recording {
         search: Search,
         check: impl Fn(&Path, &[u8]) -> Result<(), E> + Sync,
     ) -> Result<Answer, Error> {
-        self.answer(Some(&ClosureCheck(check)), search)
-    }
-
-    fn answer(&self, check: Option<&dyn StateCheck>, search: Search) -> Result<Answer, Error> {
         let examine = || {
             let states = states_folder().context("failed to make a folder for the states")?;
             let examination = Examination {
                 recording: &self.0,
-                check,
+                check: &ClosureCheck(check),
                 search,
                 states: states.path(),
                 kept: &kept_folder,

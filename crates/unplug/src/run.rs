@@ -8,7 +8,7 @@ use clap::Parser;
 
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
 use crate::check::command::{CheckFiles, CheckResult, StateCheck};
-use crate::examination::Examination;
+use crate::examination::{self, Examination};
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
@@ -133,10 +133,12 @@ fn replay_state(
 }
 
 fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
-    let check = check_of(arguments);
+    let Some(check) = check_of(arguments) else {
+        return Ok(examination::losable_answer(recording));
+    };
     let examination = Examination {
         recording,
-        check: check.as_ref().map(|check| check as &dyn StateCheck),
+        check: &check,
         search: Search::from(arguments),
         states: &folders.states,
         kept: &|| folders.kept(),

@@ -14,7 +14,6 @@ use crate::search::shrink::shrink;
 
 /// The number of states, and how they are found.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Search {
     /// The most different states to check.
     pub states: usize,

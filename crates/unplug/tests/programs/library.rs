@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use unplug::{Answer, Error, Recording, Verdict};
+use unplug::{Answer, Error, Recording, Search, Verdict};
 
 /// Writes a file that is synced before its rename, but not named durably.
 const SAVE: &str = "printf AAAA > db.tmp; sync db.tmp; mv db.tmp db; echo saved";
@@ -49,7 +49,7 @@ fn closure_refuses_a_state_without_the_saved_file() {
     assert_eq!(log, "saved, but the file has \"\"\n");
     assert!(!failing.folder.join("state/db").exists());
     remove_failing(&answer);
-    let losable = recording.losable().expect("needs no state");
+    let losable = recording.losable();
     assert_eq!((losable.verdict, losable.losable.len()), (Verdict::Lost, 2), "{losable}");
 }
 
@@ -86,7 +86,9 @@ fn panic_of_the_closure_is_a_failed_check() {
 #[test]
 fn failed_program_is_not_measured() {
     let Some(recording) = record("printf \"$TEXT\" > db; sync db .; exit 1") else { return };
-    let answer = recording.check(|_, _| Ok::<(), String>(())).expect("states are built");
+    let search = Search { states: 50, ..Search::default() };
+    let answer = recording.check_with(search, |_, _| Ok::<(), String>(()));
+    let answer = answer.expect("states are built");
     assert_eq!(answer.verdict, Verdict::NotMeasured, "{answer}");
 }
 
