@@ -6,7 +6,12 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::fault::Fault;
+use crate::outcome::OutcomeArguments;
 use crate::search::candidates::Candidate;
+
+pub const STATES_DEFAULT: usize = 10_000;
+pub const SEED_DEFAULT: u64 = 1;
+pub const JOBS_DEFAULT: usize = 2;
 
 /// Cut the power under a program: record what it does to its directory, build the directories that
 /// a power cut could leave, and check each
@@ -68,6 +73,14 @@ pub enum Command {
         /// The recording
         file: PathBuf,
     },
+    /// Fail if a case of a baseline has no answer
+    Baseline {
+        /// The baseline
+        file: PathBuf,
+        /// Files with the answers of runs with --baseline and --json, one a line
+        #[arg(required = true)]
+        answers: Vec<PathBuf>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -88,18 +101,17 @@ pub struct CheckArguments {
     #[arg(long, value_name = "CMD")]
     pub check: Option<String>,
     /// How many different states to check
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = STATES_DEFAULT)]
     pub states: usize,
     /// The seed of the states that are drawn
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub seed: u64,
     /// How many checks run at once
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT)]
     pub jobs: usize,
     /// How long one check may take, in seconds
     #[arg(long, value_name = "S", default_value_t = 10)]
     pub check_timeout: u64,
-    /// Print the answer as one JSON object
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub outcome: OutcomeArguments,
 }

@@ -1,37 +1,54 @@
 //! The commands: record and check a program, replay a recording, explain it.
 
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
-use crate::check::command::{CheckFiles, CheckResult};
-use crate::check::pool::CheckPool;
+use crate::check::command::{CheckFiles, CheckResult, StateCheck};
 use crate::cut_socket;
+use crate::examination::{self, Examination};
 use crate::fault::FaultInjector;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
 use crate::mount::namespace;
+use crate::outcome::{self, AnsweredRun};
 use crate::program::Program;
+use crate::progress;
 use crate::record::file;
 use crate::record::recording::Recording;
-use crate::report::answer::{Answer, FailingState};
-use crate::report::losable::losable;
-use crate::report::mapping;
+use crate::report::answer::Answer;
 use crate::report::sentence::sentence;
 use crate::report::timeline;
 use crate::report::verdict::Verdict;
 use crate::search::candidates::{self, Candidate};
-use crate::states::{Outcome, StateChecks, check_of};
+use crate::states::{Search, check_of};
+
+/// The exit status when the system refuses a mount or a namespace: that of wrong usage.
+const REFUSED_STATUS: u8 = 2;
+
+/// Runs the command `unplug` with the arguments of this process.
+#[must_use]
+#[allow(clippy::print_stderr, reason = "a command line tool")]
+pub fn run_command() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("unplug: {error:#}");
+            ExitCode::from(REFUSED_STATUS)
+        }
+    }
+}
 
 /// Runs a command; returns its exit status.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         None => record(arguments),
         Some(Command::Replay(arguments)) => replay(arguments),
         Some(Command::Cut { name }) => cut_socket::cut(name).map(|()| ExitCode::SUCCESS),
+        Some(Command::Baseline { file, answers }) => outcome::report_vanished(file, answers),
         Some(Command::Explain { file }) => {
             let recording = file::load(file)?;
             match timeline::print(&recording, &mut io::stdout().lock()) {
@@ -44,6 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn record(arguments: &Arguments) -> Result<ExitCode> {
+    arguments.check.outcome.validate()?;
     namespace::enter()?;
     let folders = Folders::new()?;
     let program = Program {
@@ -58,7 +76,6 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         file::save(&recorded.recording, path)?;
     }
     let mut answer = answer(&arguments.check, &recorded.recording, &folders)?;
-    mapping::doubt(&mut answer, &recorded.recording);
     if !recorded.missed_faults.is_empty() && answer.verdict == Verdict::Kept {
         answer.verdict = Verdict::NotMeasured;
     }
@@ -67,25 +84,33 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
     if !recorded.status.success() {
         let failed = if arguments.drive.is_some() { "client" } else { "program" };
         answer.notes.push(format!("the {failed} failed: {}", recorded.status));
-        if answer.verdict == Verdict::Kept {
-            answer.verdict = Verdict::NotMeasured;
-        }
     }
-    answer.print(arguments.check.json)?;
-    Ok(answer.verdict.exit_code())
+    let words: Vec<_> = arguments.program.iter().map(|word| word.to_string_lossy()).collect();
+    arguments.check.outcome.conclude(AnsweredRun {
+        recording: &recorded.recording,
+        answer,
+        subject: &words.join(" "),
+        file: arguments.record.as_deref(),
+        check: arguments.check.check.as_deref(),
+    })
 }
 
 fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
+    arguments.check.outcome.validate()?;
     let recording = file::load(&arguments.file)?;
     namespace::enter()?;
     let folders = Folders::new()?;
     let code = match &arguments.state {
         Some(state) => replay_state(&arguments.check, &recording, state, &folders)?,
         None => {
-            let mut answer = answer(&arguments.check, &recording, &folders)?;
-            mapping::doubt(&mut answer, &recording);
-            answer.print(arguments.check.json)?;
-            answer.verdict.exit_code()
+            let answer = answer(&arguments.check, &recording, &folders)?;
+            arguments.check.outcome.conclude(AnsweredRun {
+                recording: &recording,
+                answer,
+                subject: &arguments.file.to_string_lossy(),
+                file: Some(&arguments.file),
+                check: arguments.check.check.as_deref(),
+            })?
         }
     };
     Ok(code)
@@ -130,64 +155,16 @@ fn replay_state(
 }
 
 fn answer(arguments: &CheckArguments, recording: &Recording, folders: &Folders) -> Result<Answer> {
-    let mut answer = Answer::new(recording);
-    if recording.requests() == 0 {
-        answer.note("the program changed nothing in its directory");
-        return Ok(answer);
-    }
     let Some(check) = check_of(arguments) else {
-        answer.losable = losable(recording).iter().map(ToString::to_string).collect();
-        answer.verdict = match answer.losable.is_empty() {
-            true => Verdict::Kept,
-            false => Verdict::Lost,
-        };
-        return Ok(answer);
+        return Ok(examination::losable_answer(recording));
     };
-    let output = candidates::disk_at(recording, recording.events.len()).output;
-    let pool = CheckPool {
+    let examination = Examination {
+        recording,
         check: &check,
-        nodes: &recording.nodes,
-        output: &output,
-        folder: &folders.states,
-        jobs: arguments.jobs.max(1),
+        search: Search::from(arguments),
+        states: &folders.states,
+        kept: &|| folders.kept(),
+        progress: progress::states_bar(arguments.states, arguments.outcome.json),
     };
-    let mut checks = StateChecks { recording, pool: &pool, checked: 0 };
-    let outcome = checks.run(arguments)?;
-    answer.states = checks.checked;
-    match outcome {
-        Outcome::CheckBroken => {
-            answer.verdict = Verdict::CheckBroken;
-            answer.note("the check fails on the directory as the program left it");
-        }
-        Outcome::Passed { complete: true } => answer.verdict = Verdict::Kept,
-        Outcome::Passed { complete: false } => {
-            answer.note("too few states for the cuts: raise --states");
-        }
-        Outcome::Refused(refused) => {
-            let kept = folders.kept()?;
-            answer.verdict = Verdict::Lost;
-            let timed_out = refused.result == CheckResult::TimedOut;
-            answer.failing = Some(failing(recording, &pool, &refused.candidate, timed_out, &kept)?);
-        }
-    }
-    Ok(answer)
-}
-
-/// Builds the failing state in a folder of the user, with the log of its check.
-fn failing(
-    recording: &Recording,
-    pool: &CheckPool<'_>,
-    state: &Candidate,
-    timed_out: bool,
-    kept: &Path,
-) -> Result<FailingState> {
-    let disk = candidates::disk_at(recording, state.cut);
-    let built = DirectoryState::new(&disk, &state.loss);
-    pool.check_and_keep(&built, disk.output.len(), kept)?;
-    Ok(FailingState {
-        id: state.to_string(),
-        sentence: sentence(recording, &disk, state),
-        timed_out,
-        folder: kept.to_owned(),
-    })
+    examination.answer()
 }

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::arguments::CheckArguments;
+use crate::arguments::{CheckArguments, JOBS_DEFAULT, SEED_DEFAULT, STATES_DEFAULT};
 use crate::check::command::{Check, CheckResult};
 use crate::check::pool::{CheckPool, Refused, StateToCheck};
 use crate::model::directory::DirectoryState;
@@ -11,6 +11,17 @@ use crate::record::recording::Recording;
 use crate::rng::Rng;
 use crate::search::candidates::{self, Candidate, Candidates};
 use crate::search::shrink::shrink;
+
+/// The number of states, and how they are found.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The most different states to check.
+    pub states: usize,
+    /// The seed of the states that are drawn.
+    pub seed: u64,
+    /// The number of checks that run at once.
+    pub jobs: usize,
+}
 
 /// How often states are drawn when the earlier draws had too few new ones.
 const DRAWS_MAX: usize = 8;
@@ -36,21 +47,21 @@ pub struct StateChecks<'a> {
 
 impl StateChecks<'_> {
     /// Checks the classes of all cuts, then states from the seed.
-    pub fn run(&mut self, arguments: &CheckArguments) -> Result<Outcome> {
+    pub fn run(&mut self, search: &Search) -> Result<Outcome> {
         if !self.passes_uncut()? {
             return Ok(Outcome::CheckBroken);
         }
         let mut candidates = Candidates::default();
-        let (classes, complete) = candidates.find_in_classes(self.recording, arguments.states);
+        let (classes, complete) = candidates.find_in_classes(self.recording, search.states);
         let marked = candidates::marked_cuts(self.recording);
         let (first, others) = classes.into_iter().partition(|state| marked.contains(&state.cut));
         let mut refused = self.check_all(first)?;
         if refused.is_none() {
             refused = self.check_all(others)?;
         }
-        let mut rng = Rng::new(arguments.seed);
+        let mut rng = Rng::new(search.seed);
         for _ in 0..DRAWS_MAX {
-            let left = arguments.states.saturating_sub(self.checked);
+            let left = search.states.saturating_sub(self.checked);
             if refused.is_some() || left == 0 {
                 break;
             }
@@ -98,6 +109,18 @@ impl StateChecks<'_> {
         };
         let loss = shrink(loss, fails);
         Refused { candidate: Candidate { cut, loss }, result: refused.result }
+    }
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self { states: STATES_DEFAULT, seed: SEED_DEFAULT, jobs: JOBS_DEFAULT }
+    }
+}
+
+impl From<&CheckArguments> for Search {
+    fn from(arguments: &CheckArguments) -> Self {
+        Self { states: arguments.states, seed: arguments.seed, jobs: arguments.jobs }
     }
 }
 

@@ -35,6 +35,12 @@ pub struct CheckFiles {
     pub log: PathBuf,
 }
 
+/// A check of a directory that a power cut could leave.
+pub trait StateCheck: Sync {
+    /// Checks the directory, and writes a log of it.
+    fn run(&self, files: &CheckFiles) -> Result<CheckResult>;
+}
+
 impl CheckFiles {
     /// The files under a folder of their own.
     pub fn new(folder: &Path) -> Self {
@@ -43,9 +49,9 @@ impl CheckFiles {
     }
 }
 
-impl Check {
+impl StateCheck for Check {
     /// Runs the check; ends it and all that it started when its time is over.
-    pub fn run(&self, files: &CheckFiles) -> Result<CheckResult> {
+    fn run(&self, files: &CheckFiles) -> Result<CheckResult> {
         let log = File::create(&files.log).context("the log of the check")?;
         let mut command = Command::new("sh");
         command

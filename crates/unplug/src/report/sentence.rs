@@ -9,24 +9,44 @@ use crate::record::operation::{Request, RequestNumber};
 use crate::record::recording::{Event, Recording};
 use crate::search::candidates::Candidate;
 
-/// Describes the loss in one sentence, and the requests that survive it in a second.
-pub fn sentence(recording: &Recording, disk: &Disk, state: &Candidate) -> String {
+/// A request that was undecided at the cut.
+pub struct UndecidedOutcome<'a> {
+    pub request: &'a Request,
+    /// The words for its lost parts, empty when all is lost; `None` when it survives whole.
+    pub lost: Option<String>,
+}
+
+/// The outcome of each request that was undecided at the cut, in order.
+pub fn undecided_outcomes<'a>(
+    recording: &'a Recording,
+    disk: &Disk,
+    state: &Candidate,
+) -> Vec<UndecidedOutcome<'a>> {
     let Candidate { cut, loss } = state;
     let requests = requests(recording, *cut);
-    let undecided = disk.undecided();
     let surviving = disk.names.surviving(&|request| loss.loses_names(request));
+    let mut outcomes = Vec::new();
+    for part in &disk.undecided() {
+        let Some(request) = requests.get(&part.request).copied() else { continue };
+        let names_lost = part.names && !surviving.contains(&part.request);
+        let lost = lost_words(part, loss.lost_parts(part.request), names_lost);
+        outcomes.push(UndecidedOutcome { request, lost });
+    }
+    outcomes
+}
+
+/// Describes the loss in one sentence, and the requests that survive it in a second.
+pub fn sentence(recording: &Recording, disk: &Disk, state: &Candidate) -> String {
     let mut lost = Vec::new();
     let mut kept = Vec::new();
-    for part in &undecided {
-        let Some(request) = requests.get(&part.request) else { continue };
-        let names_lost = part.names && !surviving.contains(&part.request);
-        let words = lost_words(part, loss.lost_parts(part.request), names_lost);
+    for UndecidedOutcome { request, lost: words } in undecided_outcomes(recording, disk, state) {
         match words {
-            Some(words) => lost.push(format!("{}{words}", numbered(request))),
+            Some(words) if words.is_empty() => lost.push(numbered(request)),
+            Some(words) => lost.push(format!("{} ({words})", numbered(request))),
             None => kept.push(numbered(request)),
         }
     }
-    let last = requests.keys().last().copied().unwrap_or(0);
+    let last = requests(recording, state.cut).keys().last().copied().unwrap_or(0);
     let mut text = format!("power cut after operation {last}: ");
     match lost.is_empty() {
         true => text.push_str("nothing is lost"),
@@ -54,7 +74,8 @@ fn numbered(request: &Request) -> String {
     format!("{} {request}", request.number)
 }
 
-/// The words for the lost parts of a request; `None` when it survives whole.
+/// The words for the lost parts of a request, empty when all is lost; `None` when it survives
+/// whole.
 fn lost_words(
     part: &UndecidedRequest,
     lost: Option<&LostParts>,
@@ -82,7 +103,7 @@ fn lost_words(
     match words.is_empty() {
         true => None,
         false if whole => Some(String::new()),
-        false => Some(format!(" ({})", words.join(", "))),
+        false => Some(words.join(", ")),
     }
 }
 

@@ -4,8 +4,12 @@ use std::process::ExitCode;
 
 /// The answer to "does it survive a power cut?".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Verdict {
+    /// The check passed on all states; without a check, nothing acknowledged could be lost.
     Kept,
+    /// The check failed or did not end in time; without a check, something acknowledged could be
+    /// lost.
     Lost,
     /// Too little was seen for an answer.
     NotMeasured,
@@ -14,7 +18,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kept => "kept",
             Self::Lost => "lost",
@@ -23,7 +27,7 @@ impl Verdict {
         }
     }
 
-    pub fn exit_code(self) -> ExitCode {
+    pub(crate) fn exit_code(self) -> ExitCode {
         match self {
             Self::Kept => ExitCode::SUCCESS,
             Self::Lost => ExitCode::from(1),
