@@ -5,9 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
+use indicatif::ProgressBar;
 
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
-use crate::check::command::{CheckFiles, CheckResult, StateCheck};
+use crate::check::command::{CheckFiles, CheckResult};
+use crate::check::pool::CheckPool;
 use crate::cut_socket;
 use crate::examination::{self, Examination};
 use crate::fault::FaultInjector;
@@ -133,8 +135,14 @@ fn replay_state(
     let (nodes, output) = (&recording.nodes, &disk.output);
     let result = match check_of(arguments) {
         Some(check) => {
-            let (check, folder) = (&check, &folders.states);
-            let pool = CheckPool { check, nodes, output, folder, jobs: 1 };
+            let pool = CheckPool {
+                check: &check,
+                nodes,
+                output,
+                folder: &folders.states,
+                jobs: 1,
+                progress: &ProgressBar::hidden(),
+            };
             Some(pool.check_and_keep(&built, output.len(), &kept)?)
         }
         None => {

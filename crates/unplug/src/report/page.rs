@@ -133,6 +133,7 @@ fn row_of(row: &Row) -> Markup {
     match row {
         Row::Setup => line("setup", "the setup ends; all before is durable"),
         Row::Success => line("success", "the program ended with success"),
+        Row::Note(text) => line("note", text),
         Row::Cut => line("cut", "power cut"),
         Row::Hidden(HiddenEvents { requests, syncs, outputs }) => {
             let events = format!("{requests} requests, {syncs} syncs, {outputs} outputs");

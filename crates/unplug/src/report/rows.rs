@@ -35,6 +35,8 @@ pub enum Row {
         text: String,
     },
     Success,
+    /// A fault, a cut that a test asked for, or a line of output that says what is durable.
+    Note(String),
     /// Here the power is cut.
     Cut,
     Hidden(HiddenEvents),
@@ -120,6 +122,9 @@ impl Rows {
         let number = index + 1;
         match event {
             Event::SetupEnd => self.rows.push(Row::Setup),
+            Event::Fault(fault) => self.rows.push(Row::Note(shortened(&format!("fault: {fault}")))),
+            Event::Mark(name) => self.rows.push(Row::Note(shortened(&format!("cut here: {name}")))),
+            Event::AllDurable => self.rows.push(Row::Note("all before is durable".to_owned())),
             Event::Success => self.rows.push(Row::Success),
             Event::Request(request) => {
                 let after = self.cut.is_some_and(|cut| index >= cut).then_some(Mark::AfterCut);
@@ -168,7 +173,11 @@ impl HiddenEvents {
             Event::Request(request) if is_sync(&request.operation) => self.syncs += 1,
             Event::Request(_) => self.requests += 1,
             Event::Output(_) => self.outputs += 1,
-            Event::SetupEnd | Event::Success => {}
+            Event::SetupEnd
+            | Event::Success
+            | Event::Fault(_)
+            | Event::Mark(_)
+            | Event::AllDurable => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::loss::TornSector;
-use crate::record::operation::{Ino, NameChange, Operation, RequestNumber, SyncCall};
+use crate::record::operation::{Ino, NameChange, Operation, Request, RequestNumber, SyncCall};
 use crate::record::recording::Event;
 
 const SECTOR_BYTES: usize = 512;
