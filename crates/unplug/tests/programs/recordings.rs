@@ -14,7 +14,10 @@ fn recording_of_random_calls_is_valid() {
     let test = "file_operations::random_calls_in_the_recorded_directory";
     let this = std::env::current_exe().expect("a path");
     let mut command = unplug(&["--record", recording, "--"]);
-    command.arg(this).args(["--exact", test, "--nocapture"]).env("UNPLUG_TEST_STEPS", "1000");
+    command
+        .arg(this)
+        .args(["--exact", test, "--nocapture"])
+        .envs([("UNPLUG_TEST_STEPS", "1000"), ("UNPLUG_TEST_THREADS", "1")]);
     if answer_of(&command.output().expect("unplug starts")).is_none() {
         return;
     }
