@@ -16,7 +16,7 @@ use crate::library_errors::with_causes;
 
 /// Variables of the environment that are for one node, or for the programs of a whole machine: a
 /// build without the features would refuse the latter.
-const NOT_INHERITED: [&str; 13] = [
+const NOT_INHERITED: [&str; 17] = [
     "ESKER_ADVERTISE",
     "ESKER_CLUSTER",
     "ESKER_CONFIG",
