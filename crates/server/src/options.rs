@@ -100,7 +100,7 @@ pub struct ServerOptions {
     /// The time between two checks of the certificate. A minute.
     pub certificate_check_interval: Duration,
     /// The certificates of the connections between nodes, in both directions; read again when they
-    /// change. `None`: whoever reaches the port of `raft_listen` can act as any node.
+    /// change. `None`: each caller that reaches `raft_listen` can act as any node.
     pub peer_certificates: Option<PeerCertificateFiles>,
     /// Whether this node talks without TLS to nodes that have none: for the time in which a cluster
     /// gets certificates. Needed where `raft_listen` is not on loopback and there are none. `false`.

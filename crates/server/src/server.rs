@@ -241,7 +241,7 @@ fn open_peer_tls(options: &mut ServerOptions) -> Result<Option<Arc<PeerTls>>, Se
             return Ok(None);
         }
         return refused(format!(
-            "--raft-listen {raft}: whoever reaches this address could act as any node. Make \
+            "--raft-listen {raft}: a stranger that reaches this address can act as any node. Make \
              certificates with `esker cluster certs DIR --nodes 1=HOST,2=HOST,3=HOST`, and start \
              node N with --peer-ca, --peer-cert and --peer-key of DIR/node-N. In a network that \
              you trust whole, --plain-peers does without"

@@ -43,8 +43,8 @@ pub struct Arguments {
     #[arg(long, value_name = "TEXT")]
     pub sync_is_durable_at: Option<String>,
     /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
-    /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May be
-    /// repeated
+    /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May
+    /// be repeated
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
     /// Write the recording to a file, for replay and explain

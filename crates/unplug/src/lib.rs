@@ -39,7 +39,6 @@
 
 mod arguments;
 mod check;
-mod cut_socket;
 mod examination;
 mod fault;
 mod folders;

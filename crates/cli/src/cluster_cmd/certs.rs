@@ -22,7 +22,7 @@ Examples:
   esker cluster certs ./certs --nodes 4=10.0.0.4
   esker cluster certs renew ./certs
 
-Keep ./certs/ca-key.pem off the nodes: whoever has it can make a node.";
+Keep ./certs/ca-key.pem off the nodes: with it, anyone can make a node.";
 
 /// The arguments of `esker cluster certs`.
 #[derive(Debug, Args)]

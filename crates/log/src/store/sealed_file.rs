@@ -236,7 +236,7 @@ fn read_where(
     read_once(dir, name, &ours)?.into_result()
 }
 
-/// What one read of a sealed file found.
+/// The outcome of one read of a sealed file.
 enum FileRead {
     Valid([u8; 8], Vec<u8>),
     /// The length of the file and the checksum of its bytes.

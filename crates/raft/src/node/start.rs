@@ -54,8 +54,8 @@ pub struct NodeOptions {
     pub log: ConsensusLog,
     /// The listener for the connections of other nodes.
     pub listener: TcpListener,
-    /// Encrypts and authenticates connections to other nodes, in both directions. `None`: whoever
-    /// reaches the port can take part in the cluster.
+    /// Encrypts and authenticates connections to other nodes, in both directions. `None`: each
+    /// caller that reaches the port can take part in the cluster.
     pub security: Option<Arc<dyn PeerSecurity>>,
     /// The round-trip time between nodes, from which all timeouts follow: see
     /// [`config`](crate::config).

@@ -15,8 +15,8 @@ const AUTHORITY_PREFIX: &str = "Esker cluster ";
 /// The longest label of a name in DNS.
 const CLUSTER_BYTES_MAX: usize = 63;
 
-/// The name of a node in its certificate: `node-N.CLUSTER.esker.internal`, a DNS name that nobody
-/// resolves. `N` is the number of the node, and `CLUSTER` a name that all nodes of a cluster share.
+/// The name of a node in its certificate: `node-N.CLUSTER.esker.internal`, a DNS name without an
+/// address. `N` is the number of the node, and `CLUSTER` a name that all nodes of a cluster share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PeerName {
     cluster: String,

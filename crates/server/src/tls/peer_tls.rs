@@ -227,7 +227,8 @@ mod tests {
         fs::write(&files.own.key, key.serialize_pem()).unwrap();
     }
 
-    /// What both sides say of a connection that `caller` opens to `called`, taken for node `to`.
+    /// The outcomes of both sides of a connection that `caller` opens to `called`, taken for node
+    /// `to`.
     async fn meet(
         caller: &PeerTls,
         called: &PeerTls,

@@ -47,7 +47,7 @@ struct Listings {
     last: u64,
 }
 
-/// What made the kernel write to a file.
+/// The cause of a write that the kernel sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteOrigin {
     /// A call of the program.

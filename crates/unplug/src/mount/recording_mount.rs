@@ -12,10 +12,10 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getegid, geteuid};
 
+use super::cut_socket;
 use super::filesystem::RecordedFs;
 use super::recorder::Recorder;
 use super::tree::Access;
-use crate::cut_socket;
 use crate::fault::FaultInjector;
 use crate::record::recording::Recording;
 
@@ -29,7 +29,8 @@ pub struct RecordingMount {
 }
 
 impl RecordingMount {
-    /// Mounts on an empty directory, and listens at `socket` when that path is not too long for one.
+    /// Mounts on an empty directory, and listens at `socket` when that path is not too long for
+    /// one.
     pub fn new(dir: &Path, socket: &Path) -> Result<Self> {
         let access = Access { mode: 0o755, uid: geteuid().as_raw(), gid: getegid().as_raw() };
         let recorder = Arc::new(Mutex::new(Recorder::new(access)));

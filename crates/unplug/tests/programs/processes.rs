@@ -1,4 +1,4 @@
-//! What the command starts and makes ends with it.
+//! Processes, mounts and folders of the command end with it.
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,8 @@
 
 use crate::support::answer;
 
-/// Writes each line of the pipe `requests` to a file, answers it in the pipe `answers`, and syncs as
+/// Writes each line of the pipe `requests` to a file, answers it in the pipe `answers`, and syncs
+/// as
 /// `sync` says. A request `stop` ends it.
 fn server(sync: &str) -> String {
     format!(

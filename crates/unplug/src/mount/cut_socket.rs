@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::mount::recorder::Recorder;
+use super::recorder::Recorder;
 
 /// The variable with the path of the socket.
 pub const VARIABLE: &str = "UNPLUG_SOCKET";
 const NAME_BYTES_MAX: u64 = 200;
 /// How long either side waits for the other.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER: &[u8] = b"recorded\n";
 
 /// Listens until the recorder is gone, in a thread. A client sends a name, ends its side, and gets
@@ -65,6 +65,6 @@ fn send(path: &Path, name: &str) -> io::Result<Vec<u8>> {
 }
 
 fn set_timeouts(stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))
 }
