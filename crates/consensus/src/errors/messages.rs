@@ -178,7 +178,6 @@ mod tests {
 
     use esker_disk::sim::SimDisk;
 
-    use super::*;
     use crate::base::ballot::Ballot;
     use crate::base::slot::Slot;
     use crate::errors::manager_errors::OpenError;
