@@ -103,7 +103,8 @@ pub struct ServerOptions {
     /// change. `None`: each caller that reaches `raft_listen` can act as any node.
     pub peer_certificates: Option<PeerCertificateFiles>,
     /// Whether this node talks without TLS to nodes that have none: for the time in which a cluster
-    /// gets certificates. Needed where `raft_listen` is not on loopback and there are none. `false`.
+    /// gets certificates. Needed where `raft_listen` is not on loopback and there are none.
+    /// `false`.
     pub plain_peers: bool,
     /// The answer to requests for timestamps while another node leads.
     pub follower_answer: FollowerAnswer,

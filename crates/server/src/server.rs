@@ -237,7 +237,11 @@ fn open_peer_tls(options: &mut ServerOptions) -> Result<Option<Arc<PeerTls>>, Se
     let refused = |why: String| Err(ServerError::InvalidOption(why));
     let Some(files) = &options.peer_certificates else {
         let raft = options.raft_listen;
-        if raft.ip().to_canonical().is_loopback() || options.plain_peers {
+        let is_loopback = raft.ip().to_canonical().is_loopback();
+        if is_loopback || options.plain_peers {
+            if !is_loopback {
+                tracing::warn!(%raft, "other nodes need no certificate: --plain-peers");
+            }
             return Ok(None);
         }
         return refused(format!(
