@@ -317,7 +317,7 @@ mod tests {
     fn quarantined_records_of_a_store_are_followed_by_the_command_that_saves_the_rest() {
         let error = esker_kv::Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
         let failure = Failure::from_kv(error.clone(), Path::new("d"));
-        let command = "save what is left with `esker kv export --all-keyspaces --skip-corrupt`";
+        let command = "export what is left with `esker kv export --all-keyspaces --skip-corrupt`";
         assert!(failure.message.ends_with(command), "{}", failure.message);
         assert!(!error.to_string().contains("esker"), "{error}");
         assert_eq!(failure.status, Status::Corrupt);

@@ -15,8 +15,8 @@ Examples:
   # An authority, and a certificate for each of three nodes
   esker cluster certs ./certs --nodes 1=10.0.0.1,2=10.0.0.2,3=10.0.0.3
 
-  # Copy ./certs/node-1 to node 1, and start it with its files
-  esker serve --peer-ca node-1/ca.pem --peer-cert node-1/cert.pem --peer-key node-1/key.pem ...
+  # On node 1, with the files of ./certs/node-1
+  esker serve --peer-ca ca.pem --peer-cert cert.pem --peer-key key.pem
 
   # Another node, and new certificates for all before a year is over
   esker cluster certs ./certs --nodes 4=10.0.0.4
