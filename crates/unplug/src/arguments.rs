@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::fault::Fault;
 use crate::outcome::OutcomeArguments;
+use crate::record::recording::FileSystemModel;
 use crate::search::candidates::Candidate;
 
 pub const STATES_DEFAULT: usize = 10_000;
@@ -39,12 +40,11 @@ pub struct Arguments {
     #[arg(long, value_name = "CMD")]
     pub drive: Option<String>,
     /// Count all before a line of output that begins with TEXT as durable: for sync and syncfs,
-    /// which are not visible through FUSE
+    /// which FUSE does not show
     #[arg(long, value_name = "TEXT")]
     pub sync_is_durable_at: Option<String>,
     /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
-    /// eio-on-fsync=N, enospc=BYTES (writes past so many bytes), or slow (100 ms each fsync). May
-    /// be repeated
+    /// eio-on-fsync=N, enospc=BYTES (writes past these) or slow (100 ms each fsync); repeatable
     #[arg(long = "fault", value_name = "FAULT")]
     pub faults: Vec<Fault>,
     /// Write the recording to a file, for replay and explain
@@ -100,6 +100,9 @@ pub struct CheckArguments {
     /// A shell command that fails on a directory in which something is lost
     #[arg(long, value_name = "CMD")]
     pub check: Option<String>,
+    /// The promises of the file system: those of POSIX, or those of ext4 with its default options
+    #[arg(long, value_enum, default_value_t)]
+    pub model: FileSystemModel,
     /// How many different states to check
     #[arg(long, value_name = "N", default_value_t = STATES_DEFAULT)]
     pub states: usize,

@@ -102,6 +102,9 @@ impl Examination<'_> {
                 let folder = (self.kept)()?;
                 pool.check_and_keep(&state, disk.output.len(), &folder)?;
                 answer.verdict = Verdict::Lost;
+                if !candidates::is_allowed_by_ext4(recording, &refused.candidate) {
+                    answer.note("ext4 with its default options does not leave this state");
+                }
                 answer.failing = Some(FailingState {
                     id: refused.candidate.to_string(),
                     sentence: sentence(recording, &disk, &refused.candidate),

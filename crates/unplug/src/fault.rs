@@ -78,7 +78,7 @@ pub struct SyncFate {
 }
 
 impl FaultInjector {
-    /// Creates an injector. The last one of several faults of one kind counts.
+    /// The last fault of each kind counts.
     pub fn new(faults: &[Fault], seed: u64) -> Self {
         let mut injector = Self::default();
         for fault in faults {

@@ -39,6 +39,7 @@
 
 mod arguments;
 mod check;
+mod cut_socket;
 mod examination;
 mod fault;
 mod folders;

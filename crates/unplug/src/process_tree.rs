@@ -1,9 +1,9 @@
 //! A process with all that it starts, in a PID namespace of its own: nothing of it outlives its
 //! end, not even a process in another session.
 
-// A PID namespace ends with its first process, and that one must be neither the program nor a
-// shell: the kernel ignores the signals that a first process does not handle. The first process
-// here stays between fork and exec, so it makes system calls only.
+// A PID namespace ends with its first process, which must be neither the program nor a shell: the
+// kernel ignores the signals that a first process does not handle. The first process here stays
+// between fork and exec, so it makes system calls only.
 #![allow(unsafe_code)]
 
 use std::io;

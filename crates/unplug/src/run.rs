@@ -10,11 +10,12 @@ use indicatif::ProgressBar;
 use crate::arguments::{Arguments, CheckArguments, Command, ReplayArguments};
 use crate::check::command::{CheckFiles, CheckResult};
 use crate::check::pool::CheckPool;
+use crate::cut_socket;
 use crate::examination::{self, Examination};
 use crate::fault::FaultInjector;
 use crate::folders::Folders;
 use crate::model::directory::DirectoryState;
-use crate::mount::{cut_socket, namespace};
+use crate::mount::namespace;
 use crate::outcome::{self, AnsweredRun};
 use crate::program::Program;
 use crate::progress;
@@ -72,7 +73,8 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
         durable_at: arguments.sync_is_durable_at.clone(),
         faults: FaultInjector::new(&arguments.faults, arguments.check.seed),
     };
-    let recorded = program.run(&folders)?;
+    let mut recorded = program.run(&folders)?;
+    recorded.recording.model = arguments.check.model;
     if let Some(path) = &arguments.record {
         file::save(&recorded.recording, path)?;
     }
@@ -98,7 +100,8 @@ fn record(arguments: &Arguments) -> Result<ExitCode> {
 
 fn replay(arguments: &ReplayArguments) -> Result<ExitCode> {
     arguments.check.outcome.validate()?;
-    let recording = file::load(&arguments.file)?;
+    let mut recording = file::load(&arguments.file)?;
+    recording.model = arguments.check.model;
     namespace::enter()?;
     let folders = Folders::new()?;
     let code = match &arguments.state {

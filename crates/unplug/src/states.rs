@@ -6,6 +6,7 @@ use crate::arguments::{CheckArguments, JOBS_DEFAULT, SEED_DEFAULT, STATES_DEFAUL
 use crate::check::command::{Check, CheckResult};
 use crate::check::pool::{CheckPool, Refused, StateToCheck};
 use crate::model::directory::DirectoryState;
+use crate::model::ext4::allowed;
 use crate::model::loss::Loss;
 use crate::record::recording::Recording;
 use crate::rng::Rng;
@@ -103,6 +104,9 @@ impl StateChecks<'_> {
         let Candidate { cut, loss } = refused.candidate;
         let disk = candidates::disk_at(self.recording, cut);
         let fails = |loss: &Loss| {
+            if allowed(&disk, loss.clone()) != *loss {
+                return false;
+            }
             let state = DirectoryState::new(&disk, loss);
             let result = self.pool.check_one(&state, disk.output.len());
             result.is_ok_and(|result| result != CheckResult::Passed)

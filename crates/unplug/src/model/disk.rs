@@ -3,14 +3,16 @@
 //! The model is that of POSIX, no file system's. fsync and fdatasync of a file make its data and
 //! size durable, fsync of a directory the names in it; a sync that has not returned makes nothing
 //! durable, and that of a file does not make its name durable. Nor does one that failed: the data
-//! that it covered stays losable until it is written again and synced.
+//! that it covered stays losable until it is written again and synced. What a file system promises
+//! beyond that is in `ext4`.
 
 use std::collections::BTreeMap;
 
+use super::journal::{LastChanges, replacement};
 use super::names::NameVersions;
 use super::sector::{Cause, FileVersions};
 use crate::record::operation::{Ino, Operation, Request, RequestNumber, SyncCall};
-use crate::record::recording::Event;
+use crate::record::recording::{Event, FileSystemModel};
 
 #[derive(Clone, Debug, Default)]
 pub struct Disk {
@@ -18,6 +20,10 @@ pub struct Disk {
     pub names: NameVersions,
     /// The bytes that the program wrote to its standard output.
     pub output: Vec<u8>,
+    model: FileSystemModel,
+    last_changes: LastChanges,
+    /// Durable renames over another file, by the file that has the name now.
+    replacements: BTreeMap<Ino, RequestNumber>,
 }
 
 /// The parts of a request that may survive apart from one another.
@@ -35,6 +41,19 @@ pub struct UndecidedRequest {
 }
 
 impl Disk {
+    /// Creates an empty disk with a file system that keeps the promises of `model`.
+    pub fn new(model: FileSystemModel) -> Self {
+        Self { model, ..Self::default() }
+    }
+
+    pub fn model(&self) -> FileSystemModel {
+        self.model
+    }
+
+    pub fn replacements(&self) -> &BTreeMap<Ino, RequestNumber> {
+        &self.replacements
+    }
+
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::SetupEnd | Event::AllDurable => {
@@ -80,13 +99,18 @@ impl Disk {
 
     fn apply_request(&mut self, request: &Request) {
         let number = request.number;
+        let mut grew = false;
         match &request.operation {
             Operation::Write { file, offset, data }
             | Operation::MappedWrite { file, offset, data } => {
-                self.files.entry(*file).or_default().write(number, *offset, data);
+                let file = self.files.entry(*file).or_default();
+                let before = file.size();
+                file.write(number, *offset, data);
+                grew = file.size() > before;
             }
-            Operation::WriteReturned { file, offset, bytes } => {
-                if let Some(file) = self.files.get_mut(file) {
+            Operation::WriteReturned { file: inode, offset, bytes } => {
+                self.commit_journal(*inode, SyncCall::Fdatasync);
+                if let Some(file) = self.files.get_mut(inode) {
                     file.make_range_durable(*offset, *offset + *bytes);
                 }
             }
@@ -100,9 +124,11 @@ impl Disk {
             Operation::Rename { call, changes } => {
                 self.names.rename(number, *call, changes.clone());
             }
-            Operation::Sync { inode, call: SyncCall::FsyncDir } => self.names.sync(*inode),
-            Operation::Sync { inode, .. } => {
-                if let Some(file) = self.files.get_mut(inode) {
+            Operation::Sync { inode, call } => {
+                self.commit_journal(*inode, *call);
+                if *call == SyncCall::FsyncDir {
+                    self.names.sync(*inode);
+                } else if let Some(file) = self.files.get_mut(inode) {
                     file.make_durable();
                 }
             }
@@ -112,6 +138,21 @@ impl Disk {
                 }
             }
         }
+        if self.model == FileSystemModel::Ext4 {
+            self.last_changes.note(request, grew);
+        }
+    }
+
+    /// A sync of an inode commits the journal up to its last change, where there is one.
+    fn commit_journal(&mut self, inode: Ino, call: SyncCall) {
+        if self.model == FileSystemModel::Posix {
+            return;
+        }
+        let last = self.last_changes.committed_by(inode, call);
+        let committed = self.names.pending().iter().filter(|pending| pending.request <= last);
+        self.replacements.extend(committed.filter_map(replacement));
+        self.names.make_durable_up_to(last);
+        self.files.values_mut().for_each(|file| file.make_set_sizes_durable(last));
     }
 }
 

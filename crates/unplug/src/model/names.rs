@@ -52,11 +52,11 @@ impl NameVersions {
 
     /// An fsync of `dir`: the changes of the names in it are durable.
     pub fn sync(&mut self, dir: Ino) {
-        self.make_durable(|change| change.dir == dir);
+        self.make_durable(|_, change| change.dir == dir);
     }
 
     pub fn make_all_durable(&mut self) {
-        self.make_durable(|_| true);
+        self.make_durable(|_, _| true);
     }
 
     /// The changes that survive when those of `lost` do not: a change needs all earlier ones of its
@@ -130,10 +130,16 @@ impl NameVersions {
         differing.map(|((dir, _), _)| dir).collect()
     }
 
-    fn make_durable(&mut self, is_synced: impl Fn(&NameChange) -> bool) {
+    /// Makes the changes of all requests up to one durable.
+    pub fn make_durable_up_to(&mut self, last: RequestNumber) {
+        self.make_durable(|request, _| request <= last);
+    }
+
+    fn make_durable(&mut self, is_synced: impl Fn(RequestNumber, &NameChange) -> bool) {
         for pending in &mut self.pending {
             let changes = std::mem::take(&mut pending.changes);
-            let (synced, left) = changes.into_iter().partition(&is_synced);
+            let (synced, left) =
+                changes.into_iter().partition(|change| is_synced(pending.request, change));
             pending.changes = left;
             let synced: Vec<NameChange> = synced;
             apply(&mut self.durable, pending.request, &synced);

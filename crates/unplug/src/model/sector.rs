@@ -8,6 +8,9 @@ use crate::record::operation::RequestNumber;
 /// The unit that a disk writes whole, or as the bytes up to a position.
 pub const SECTOR_BYTES: u64 = 512;
 
+/// The unit in which a file system allocates a disk.
+const BLOCK_BYTES: u64 = 4096;
+
 pub type SectorContent = Arc<[u8; SECTOR_BYTES as usize]>;
 
 /// The part of a request that wrote a version.
@@ -27,6 +30,8 @@ pub struct Version {
     pub content: Option<SectorContent>,
     /// A sync that covered the version failed: a later one does not make it durable.
     pub sync_failed: bool,
+    /// The request made the file larger, by this block among others.
+    pub is_new_block: bool,
 }
 
 /// A size of a file, set by a request.
@@ -34,6 +39,8 @@ pub struct Version {
 pub struct FileSize {
     pub request: RequestNumber,
     pub bytes: u64,
+    /// A write past the end made the file larger, no call for its size.
+    pub is_append: bool,
 }
 
 /// The data and the sizes of a file.
@@ -57,16 +64,19 @@ impl FileVersions {
 
     pub fn write(&mut self, request: RequestNumber, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
+        let blocks_end = self.size().next_multiple_of(BLOCK_BYTES);
         for number in sectors_of(offset, end) {
             let start = number * SECTOR_BYTES;
             let (from, to) = (start.max(offset), (start + SECTOR_BYTES).min(end));
             let mut content = self.content(number);
             content[(from - start) as usize..(to - start) as usize]
                 .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
-            self.add(number, request, Cause::Data, Some(Arc::new(content)));
+            let content = Some(Arc::new(content));
+            let (cause, is_new_block) = (Cause::Data, start >= blocks_end);
+            self.add(number, Version { request, cause, content, sync_failed: false, is_new_block });
         }
         if end > self.size() {
-            self.undecided_sizes.push(FileSize { request, bytes: end });
+            self.undecided_sizes.push(FileSize { request, bytes: end, is_append: true });
         }
     }
 
@@ -82,7 +92,9 @@ impl FileVersions {
             let mut content = self.content(number);
             content[(from - start) as usize..(to - start) as usize].fill(0);
             let is_zero = content.iter().all(|byte| *byte == 0);
-            self.add(number, request, cause, (!is_zero).then(|| Arc::new(content)));
+            let content = (!is_zero).then(|| Arc::new(content));
+            let (sync_failed, is_new_block) = (false, false);
+            self.add(number, Version { request, cause, content, sync_failed, is_new_block });
         }
     }
 
@@ -91,7 +103,7 @@ impl FileVersions {
             self.zero(request, bytes, u64::MAX, Cause::Size);
             self.shortened = true;
         }
-        self.undecided_sizes.push(FileSize { request, bytes });
+        self.undecided_sizes.push(FileSize { request, bytes, is_append: false });
     }
 
     /// Makes everything durable, also what a failed sync covered.
@@ -121,6 +133,19 @@ impl FileVersions {
         if let Some(last) = self.undecided_sizes.pop() {
             self.undecided_sizes.clear();
             self.durable_size = last.bytes;
+        }
+    }
+
+    /// Makes the sizes durable that calls set up to a request, with the bytes gone with them.
+    pub fn make_set_sizes_durable(&mut self, last: RequestNumber) {
+        let is_set = |size: &FileSize| !size.is_append && size.request <= last;
+        let Some(index) = self.undecided_sizes.iter().rposition(is_set) else { return };
+        if let Some(size) = self.undecided_sizes.drain(..=index).next_back() {
+            self.durable_size = size.bytes;
+        }
+        for number in self.undecided_in(0, u64::MAX) {
+            let is_gone = |it: &Version| it.cause == Cause::Size && it.request <= last;
+            self.make_sector_durable(number, is_gone);
         }
     }
 
@@ -161,15 +186,8 @@ impl FileVersions {
         }
     }
 
-    fn add(
-        &mut self,
-        number: u64,
-        request: RequestNumber,
-        cause: Cause,
-        content: Option<SectorContent>,
-    ) {
-        let versions = self.undecided.entry(number).or_default();
-        versions.push(Version { request, cause, content, sync_failed: false });
+    fn add(&mut self, number: u64, version: Version) {
+        self.undecided.entry(number).or_default().push(version);
     }
 }
 

@@ -47,17 +47,6 @@ struct Listings {
     last: u64,
 }
 
-/// The cause of a write that the kernel sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WriteOrigin {
-    /// A call of the program.
-    Call,
-    /// A call on a file that is open with O_DSYNC or O_SYNC.
-    DurableCall,
-    /// A shared mapping, whose pages the kernel writes when it likes.
-    Mapping,
-}
-
 impl RecordedFs {
     pub fn new(recorder: Arc<Mutex<Recorder>>, faults: Arc<Mutex<FaultInjector>>) -> Self {
         Self { recorder, faults, listings: Mutex::default() }
@@ -106,19 +95,13 @@ impl RecordedFs {
         Ok(attributes(ino, inode))
     }
 
-    fn write_bytes(&self, ino: Ino, offset: u64, data: &[u8], origin: WriteOrigin) -> Result<()> {
-        let mut recorder = self.recorder();
-        if let Err(error) = self.faults().write(data.len() as u64) {
+    /// Refuses a write where the disk is full, and records that.
+    fn take_space(&self, recorder: &mut Recorder, ino: Ino, offset: u64, bytes: u64) -> Result<()> {
+        self.faults().write(bytes).inspect_err(|_| {
             let path = recorder.path(ino);
-            let call = format!("write({}, {} bytes at {offset})", path.display(), data.len());
+            let call = format!("write({}, {bytes} bytes at {offset})", path.display());
             recorder.record_fault(format!("{call} fails with ENOSPC"));
-            return Err(error);
-        }
-        match origin {
-            WriteOrigin::Call => recorder.write(ino, offset, data, false),
-            WriteOrigin::DurableCall => recorder.write(ino, offset, data, true),
-            WriteOrigin::Mapping => recorder.write_mapped(ino, offset, data),
-        }
+        })
     }
 
     fn sync(&self, ino: Ino, call: SyncCall) -> Result<()> {
@@ -381,12 +364,15 @@ impl Filesystem for RecordedFs {
     ) {
         let flags = OFlags::from_bits_retain(flags.0.cast_unsigned());
         let durable = flags.intersects(OFlags::DSYNC | OFlags::SYNC);
-        let origin = match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            true => WriteOrigin::Mapping,
-            false if durable => WriteOrigin::DurableCall,
-            false => WriteOrigin::Call,
-        };
-        match self.write_bytes(Ino(ino.0), offset, data, origin) {
+        let mapped = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let ino = Ino(ino.0);
+        let mut recorder = self.recorder();
+        let fits = self.take_space(&mut recorder, ino, offset, data.len() as u64);
+        let written = fits.and_then(|()| match mapped {
+            true => recorder.write_mapped(ino, offset, data),
+            false => recorder.write(ino, offset, data, durable),
+        });
+        match written {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
         }

@@ -1,7 +1,6 @@
 //! The mount that records: its tree in memory, the recorder, and the file system for the kernel.
 
 mod content;
-pub mod cut_socket;
 mod durable_lines;
 pub mod filesystem;
 pub mod namespace;

@@ -12,10 +12,10 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{getegid, geteuid};
 
-use super::cut_socket;
 use super::filesystem::RecordedFs;
 use super::recorder::Recorder;
 use super::tree::Access;
+use crate::cut_socket;
 use crate::fault::FaultInjector;
 use crate::record::recording::Recording;
 
@@ -29,8 +29,7 @@ pub struct RecordingMount {
 }
 
 impl RecordingMount {
-    /// Mounts on an empty directory, and listens at `socket` when that path is not too long for
-    /// one.
+    /// Mounts on an empty directory, and listens at `socket` where that path is not too long.
     pub fn new(dir: &Path, socket: &Path) -> Result<Self> {
         let access = Access { mode: 0o755, uid: geteuid().as_raw(), gid: getegid().as_raw() };
         let recorder = Arc::new(Mutex::new(Recorder::new(access)));
@@ -49,7 +48,12 @@ impl RecordingMount {
              be there and open to this user; a container needs --device /dev/fuse --cap-add \
              SYS_ADMIN",
         )?;
-        let listening = cut_socket::listen(socket, Arc::downgrade(&recorder));
+        let marked = Arc::downgrade(&recorder);
+        let listening = cut_socket::listen(socket, move |name| {
+            let Some(recorder) = marked.upgrade() else { return false };
+            recorder.lock().unwrap_or_else(PoisonError::into_inner).record_mark(name);
+            true
+        });
         let socket = listening.ok().map(|()| socket.to_owned());
         Ok(Self { recorder, faults, session, dir: dir.to_owned(), socket })
     }

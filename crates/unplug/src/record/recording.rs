@@ -40,11 +40,22 @@ pub struct Node {
     pub mode: u32,
 }
 
+/// The promises of a file system, which a state has to keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum FileSystemModel {
+    #[default]
+    Posix,
+    Ext4,
+}
+
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recording {
     pub events: Vec<Event>,
     pub nodes: BTreeMap<Ino, Node>,
     requests: RequestNumber,
+    /// The promises of the file system for which states are built; not a part of the file.
+    #[serde(skip)]
+    pub model: FileSystemModel,
 }
 
 impl Recording {

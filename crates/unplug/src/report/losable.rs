@@ -30,7 +30,7 @@ pub struct Losable<'a> {
 
 /// Each request that was not durable at an acknowledgement, with the first such.
 pub fn losable(recording: &Recording) -> Vec<Losable<'_>> {
-    let mut disk = Disk::default();
+    let mut disk = Disk::new(recording.model);
     let mut lines = 0;
     let mut known: BTreeSet<RequestNumber> = BTreeSet::new();
     let mut found = Vec::new();

@@ -28,7 +28,7 @@ pub fn doubt(answer: &mut Answer, recording: &Recording) {
 /// that has a name then.
 fn undecided_write(recording: &Recording) -> Option<&Request> {
     let mut mapped = BTreeMap::<RequestNumber, (&Request, Ino)>::new();
-    let mut disk = Disk::default();
+    let mut disk = Disk::new(recording.model);
     for (index, event) in recording.events.iter().enumerate() {
         disk.apply(event);
         let is_acknowledgement = match event {

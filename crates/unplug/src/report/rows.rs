@@ -183,7 +183,10 @@ impl HiddenEvents {
 }
 
 fn is_sync(operation: &Operation) -> bool {
-    matches!(operation, Operation::Sync { .. } | Operation::WriteReturned { .. })
+    matches!(
+        operation,
+        Operation::Sync { .. } | Operation::SyncFailed { .. } | Operation::WriteReturned { .. }
+    )
 }
 
 /// The text without control characters. Quotes stay as they are.

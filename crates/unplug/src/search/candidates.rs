@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::model::directory::DirectoryState;
 use crate::model::disk::Disk;
+use crate::model::ext4::allowed;
 use crate::model::loss::Loss;
-use crate::record::recording::{Event, Recording};
+use crate::record::recording::{Event, FileSystemModel, Recording};
 use crate::rng::Rng;
 use crate::search::classes::{self, Class};
 use crate::search::random;
@@ -56,7 +57,7 @@ fn is_cut_after(event: &Event) -> bool {
 
 /// Calls `visit` with the disk at each cut, in order, until it returns `false`.
 pub fn visit_cuts(recording: &Recording, mut visit: impl FnMut(usize, &Disk) -> bool) {
-    let mut disk = Disk::default();
+    let mut disk = Disk::new(recording.model);
     let mut applied = 0;
     for cut in cuts(recording) {
         recording.events[applied..cut].iter().for_each(|event| disk.apply(event));
@@ -69,9 +70,18 @@ pub fn visit_cuts(recording: &Recording, mut visit: impl FnMut(usize, &Disk) -> 
 
 /// The disk at a cut.
 pub fn disk_at(recording: &Recording, cut: usize) -> Disk {
-    let mut disk = Disk::default();
+    let mut disk = Disk::new(recording.model);
     recording.events[..cut].iter().for_each(|event| disk.apply(event));
     disk
+}
+
+/// Whether a state is one that a file system with the promises of ext4 may leave, too.
+pub fn is_allowed_by_ext4(recording: &Recording, state: &Candidate) -> bool {
+    let mut ext4 = Disk::new(FileSystemModel::Ext4);
+    recording.events[..state.cut].iter().for_each(|event| ext4.apply(event));
+    let nearest = allowed(&ext4, state.loss.clone());
+    let built = DirectoryState::new(&disk_at(recording, state.cut), &state.loss);
+    DirectoryState::new(&ext4, &nearest).fingerprint() == built.fingerprint()
 }
 
 impl Candidates {
@@ -87,6 +97,7 @@ impl Candidates {
             visit_cuts(recording, |cut, disk| {
                 if marked.contains(&cut) == is_marked {
                     for (class, loss) in classes::losses(disk, &disk.undecided()) {
+                        let loss = allowed(disk, loss);
                         if self.is_new(disk, &loss) {
                             found.push((class, Candidate { cut, loss }));
                         }
@@ -118,7 +129,7 @@ impl Candidates {
         visit_cuts(recording, |cut, disk| {
             let undecided = disk.undecided();
             while drawn.next_if(|drawn| *drawn == cut).is_some() {
-                let loss = random::loss(rng, &undecided);
+                let loss = allowed(disk, random::loss(rng, &undecided));
                 if self.is_new(disk, &loss) {
                     states.push(Candidate { cut, loss });
                 }

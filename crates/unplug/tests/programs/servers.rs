@@ -3,8 +3,7 @@
 use crate::support::answer;
 
 /// Writes each line of the pipe `requests` to a file, answers it in the pipe `answers`, and syncs
-/// as
-/// `sync` says. A request `stop` ends it.
+/// as `sync` says. A request `stop` ends it.
 fn server(sync: &str) -> String {
     format!(
         "trap 'echo stopped >> log; sync log; exit 0' TERM

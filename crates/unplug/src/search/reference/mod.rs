@@ -10,8 +10,10 @@ use self::random_program::{RandomProgram, UNDECIDED_MAX};
 use super::candidates::{self, Candidates};
 use crate::model::directory::DirectoryState;
 use crate::model::disk::{Disk, UndecidedRequest};
+use crate::model::ext4::allowed;
 use crate::model::loss::{Loss, LostParts, LostSectors, TornSector};
 use crate::record::operation::{Ino, RequestNumber};
+use crate::record::recording::FileSystemModel;
 use crate::rng::Rng;
 
 /// The image of a state of the model.
@@ -157,4 +159,27 @@ fn states_of_the_search_are_allowed() {
         }
     }
     assert!(states > 3_000, "{states}");
+}
+
+#[test]
+fn states_of_ext4_are_those_of_posix_too() {
+    let mut fewer = 0;
+    for seed in 0..100 {
+        let mut recording = RandomProgram::recording(seed, 14);
+        recording.model = FileSystemModel::Ext4;
+        for cut in candidates::cuts(&recording) {
+            let disk = candidates::disk_at(&recording, cut);
+            let posix = Reference::new(&recording.events[..cut]).images(&no_torn);
+            let mut states = BTreeSet::new();
+            for loss in losses(&disk.undecided(), &no_torn) {
+                let loss = allowed(&disk, loss);
+                assert_eq!(allowed(&disk, loss.clone()), loss, "seed {seed}, cut {cut}");
+                states.insert(image_of(&disk, &loss));
+            }
+            let surplus = states.difference(&posix).next();
+            assert_eq!(surplus, None, "seed {seed}: {:#?}", &recording.events[..cut]);
+            fewer += usize::from(states.len() < posix.len());
+        }
+    }
+    assert!(fewer > 100, "{fewer}");
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::loss::TornSector;
-use crate::record::operation::{Ino, NameChange, Operation, Request, RequestNumber, SyncCall};
+use crate::record::operation::{Ino, NameChange, Operation, RequestNumber, SyncCall};
 use crate::record::recording::Event;
 
 const SECTOR_BYTES: usize = 512;
@@ -58,7 +58,7 @@ impl Reference {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::SetupEnd => self.effects.iter_mut().for_each(|effect| effect.durable = true),
-            Event::Request(Request { number, operation, .. }) => self.operate(*number, operation),
+            Event::Request(request) => self.operate(request.number, &request.operation),
             _ => {}
         }
     }

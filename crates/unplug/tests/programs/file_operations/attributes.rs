@@ -32,7 +32,7 @@ fn attributes_in_the_recorded_directory() {
     keeps_extended_attributes(&dir.join("a")).expect("extended attributes");
     keeps_owners(&dir.join("a")).expect("owners");
     renames_by_flags(dir).expect("renames");
-    let space = rustix::fs::statvfs(dir).expect("the space");
+    let space = rustix::fs::statvfs(dir).expect("has space");
     assert!(space.f_bavail > 0 && space.f_favail > 0);
     assert_eq!(space.f_namemax, 255);
 }

@@ -4,41 +4,38 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-
-use super::recorder::Recorder;
 
 /// The variable with the path of the socket.
 pub const VARIABLE: &str = "UNPLUG_SOCKET";
 const NAME_BYTES_MAX: u64 = 200;
 /// How long either side waits for the other.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER: &[u8] = b"recorded\n";
 
-/// Listens until the recorder is gone, in a thread. A client sends a name, ends its side, and gets
-/// an answer when the cut is recorded.
-pub fn listen(path: &Path, recorder: Weak<Mutex<Recorder>>) -> io::Result<()> {
+/// Listens in a thread. A client sends a name, ends its side, and gets an answer when `record` has
+/// recorded the cut; `record` returns `false` when the run has ended.
+pub fn listen(path: &Path, record: impl Fn(String) -> bool + Send + 'static) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     std::thread::spawn(move || {
         while let Ok((client, _)) = listener.accept() {
-            let Some(recorder) = recorder.upgrade() else { return };
             // A client that fails sees it by itself.
-            let _ = record(client, &recorder);
+            let _ = answer(client, &record);
         }
     });
     Ok(())
 }
 
-fn record(mut client: UnixStream, recorder: &Mutex<Recorder>) -> io::Result<()> {
+fn answer(mut client: UnixStream, record: impl Fn(String) -> bool) -> io::Result<()> {
     set_timeouts(&client)?;
     let mut name = Vec::new();
     (&client).take(NAME_BYTES_MAX).read_to_end(&mut name)?;
-    let name = String::from_utf8_lossy(&name).into_owned();
-    recorder.lock().unwrap_or_else(PoisonError::into_inner).record_mark(name);
-    client.write_all(ANSWER)
+    match record(String::from_utf8_lossy(&name).into_owned()) {
+        true => client.write_all(ANSWER),
+        false => Ok(()),
+    }
 }
 
 /// Records a cut in the run that this process is part of.
@@ -65,6 +62,6 @@ fn send(path: &Path, name: &str) -> io::Result<Vec<u8>> {
 }
 
 fn set_timeouts(stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-    stream.set_write_timeout(Some(ANSWER_TIMEOUT))
+    stream.set_read_timeout(Some(PEER_TIMEOUT))?;
+    stream.set_write_timeout(Some(PEER_TIMEOUT))
 }
