@@ -163,10 +163,17 @@ mod tests {
     #[test]
     fn names_and_sizes_of_calls_are_lost_from_one_on() {
         let resize = Operation::Resize { file: FILE, size: 100 };
-        let disk = disk(vec![create("a", FILE), create("b", OTHER), resize, write(FILE, 100, 9)]);
+        let disk = disk(vec![
+            create("a", FILE),
+            create("b", OTHER),
+            resize,
+            write(FILE, 100, 9),
+            create("c", Ino(4)),
+        ]);
         let loss = lost(&disk, &[2], &LostParts::all());
-        assert_eq!(loss.requests.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
-        assert!(loss.loses_names(2) && loss.loses_size(3) && loss.loses_size(4));
+        assert_eq!(loss.requests.keys().copied().collect::<Vec<_>>(), [2, 3, 4, 5]);
+        assert!(loss.loses_names(2) && loss.loses_names(5));
+        assert!(loss.loses_size(3) && loss.loses_size(4));
         assert!(!loss.loses_sector(4, 0));
     }
 
