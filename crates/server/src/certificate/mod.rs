@@ -24,6 +24,7 @@ use crate::error::ServerError;
 
 pub(crate) use files::{Pem, read as read_pem};
 pub(crate) use pair::CertificatePair;
+pub(crate) use renewal::CHECK_INTERVAL_MIN;
 #[cfg(feature = "http3")]
 pub(crate) use renewal::Certificate;
 #[cfg(feature = "http3")]
