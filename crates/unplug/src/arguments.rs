@@ -103,6 +103,9 @@ pub struct CheckArguments {
     /// The promises of the file system: those of POSIX, or those of ext4 with its default options
     #[arg(long, value_enum, default_value_t)]
     pub model: FileSystemModel,
+    /// Tear no sector: the disk writes each of 512 bytes whole or not at all, as many disks promise
+    #[arg(long)]
+    pub whole_sectors: bool,
     /// How many different states to check
     #[arg(long, value_name = "N", default_value_t = STATES_DEFAULT)]
     pub states: usize,

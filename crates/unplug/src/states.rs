@@ -11,6 +11,7 @@ use crate::model::loss::Loss;
 use crate::record::recording::Recording;
 use crate::rng::Rng;
 use crate::search::candidates::{self, Candidate, Candidates};
+use crate::search::random::SectorWrites;
 use crate::search::shrink::shrink;
 
 /// The number of states, and how they are found.
@@ -22,6 +23,9 @@ pub struct Search {
     pub seed: u64,
     /// The number of checks that run at once.
     pub jobs: usize,
+    /// Whether the disk writes each sector of 512 bytes whole or not at all, as many disks promise.
+    /// Then no sector is torn.
+    pub whole_sectors: bool,
 }
 
 /// How often states are drawn when the earlier draws had too few new ones.
@@ -66,7 +70,7 @@ impl StateChecks<'_> {
             if refused.is_some() || left == 0 {
                 break;
             }
-            let drawn = candidates.draw(self.recording, &mut rng, left);
+            let drawn = candidates.draw(self.recording, &mut rng, left, search.sector_writes());
             refused = self.check_all(drawn)?;
         }
         Ok(match refused {
@@ -116,15 +120,31 @@ impl StateChecks<'_> {
     }
 }
 
+impl Search {
+    fn sector_writes(&self) -> SectorWrites {
+        if self.whole_sectors { SectorWrites::Whole } else { SectorWrites::Torn }
+    }
+}
+
 impl Default for Search {
     fn default() -> Self {
-        Self { states: STATES_DEFAULT, seed: SEED_DEFAULT, jobs: JOBS_DEFAULT }
+        Self {
+            states: STATES_DEFAULT,
+            seed: SEED_DEFAULT,
+            jobs: JOBS_DEFAULT,
+            whole_sectors: false,
+        }
     }
 }
 
 impl From<&CheckArguments> for Search {
     fn from(arguments: &CheckArguments) -> Self {
-        Self { states: arguments.states, seed: arguments.seed, jobs: arguments.jobs }
+        Self {
+            states: arguments.states,
+            seed: arguments.seed,
+            jobs: arguments.jobs,
+            whole_sectors: arguments.whole_sectors,
+        }
     }
 }
 

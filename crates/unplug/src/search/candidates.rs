@@ -9,7 +9,7 @@ use crate::model::loss::Loss;
 use crate::record::recording::{Event, FileSystemModel, Recording};
 use crate::rng::Rng;
 use crate::search::classes::{self, Class};
-use crate::search::random;
+use crate::search::random::{self, SectorWrites};
 
 /// A directory that a power cut may leave: after the event `cut`, without `loss`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +119,13 @@ impl Candidates {
     }
 
     /// At most `number` states from the seed, at cuts from the seed.
-    pub fn draw(&mut self, recording: &Recording, rng: &mut Rng, number: usize) -> Vec<Candidate> {
+    pub fn draw(
+        &mut self,
+        recording: &Recording,
+        rng: &mut Rng,
+        number: usize,
+        writes: SectorWrites,
+    ) -> Vec<Candidate> {
         let cuts: Vec<usize> = cuts(recording).collect();
         let mut draw = || cuts[rng.below(cuts.len() as u64) as usize];
         let mut drawn: Vec<usize> = (0..number).map(|_| draw()).collect();
@@ -129,7 +135,7 @@ impl Candidates {
         visit_cuts(recording, |cut, disk| {
             let undecided = disk.undecided();
             while drawn.next_if(|drawn| *drawn == cut).is_some() {
-                let loss = allowed(disk, random::loss(rng, &undecided));
+                let loss = allowed(disk, random::loss(rng, &undecided, writes));
                 if self.is_new(disk, &loss) {
                     states.push(Candidate { cut, loss });
                 }

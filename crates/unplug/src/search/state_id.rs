@@ -135,7 +135,7 @@ mod tests {
     use crate::model::disk::UndecidedRequest;
     use crate::record::operation::Ino;
     use crate::rng::Rng;
-    use crate::search::random;
+    use crate::search::random::{self, SectorWrites};
 
     #[test]
     fn name_is_parsed_as_it_was_written() {
@@ -154,7 +154,8 @@ mod tests {
         ];
         let mut rng = Rng::new(1);
         for cut in 0..2_000 {
-            let state = Candidate { cut, loss: random::loss(&mut rng, &undecided) };
+            let state =
+                Candidate { cut, loss: random::loss(&mut rng, &undecided, SectorWrites::Torn) };
             assert_eq!(state.to_string().parse(), Ok(state.clone()), "{state}");
         }
         for text in ["", "x", "1:a", "1:3x", "1:3t5", "1:3t5@6", "1:3d1-2", "1:3ds4"] {

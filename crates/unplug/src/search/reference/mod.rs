@@ -15,6 +15,7 @@ use crate::model::loss::{Loss, LostParts, LostSectors, TornSector};
 use crate::record::operation::{Ino, RequestNumber};
 use crate::record::recording::FileSystemModel;
 use crate::rng::Rng;
+use crate::search::random::SectorWrites;
 
 /// The image of a state of the model.
 fn image_of(disk: &Disk, loss: &Loss) -> Image {
@@ -133,7 +134,7 @@ fn states_of_the_search_are_allowed() {
         let mut candidates = Candidates::default();
         let (mut found, complete) = candidates.find_in_classes(&recording, 10_000);
         assert!(complete, "seed {seed}");
-        found.extend(candidates.draw(&recording, &mut Rng::new(seed), 40));
+        found.extend(candidates.draw(&recording, &mut Rng::new(seed), 40, SectorWrites::Torn));
         let mut allowed = BTreeMap::new();
         for candidate in found {
             states += 1;
