@@ -24,7 +24,8 @@ impl Queue {
 
     /// Adds a job. Durable when this returns.
     pub fn push(&self, job: &str) -> Result<(), Error> {
-        self.log.append(job)?.blocking_wait().map(drop)
+        self.log.append(job)?.blocking_wait()?;
+        Ok(())
     }
 
     /// The next jobs with their numbers; empty when there are none.

@@ -101,7 +101,9 @@ pub use backup::{Backup, path_is_within};
 pub use base::component::Component;
 pub use base::error::{Corruption, Error, LiveCopySign, Result, Trimmed};
 pub use base::invalid_option::InvalidOption;
+pub use base::log_error::LogError;
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};
+pub use base::operation_errors::{AppendError, WaitError};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
 };

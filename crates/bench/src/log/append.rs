@@ -54,7 +54,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let (latencies, counts) = (callers.take_latencies(), callers.counts());
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, &plan, work));

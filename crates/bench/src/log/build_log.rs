@@ -53,10 +53,12 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     while left > 0 {
         left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(log_failure)?);
     }
-    log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(log_failure)?;
+    log.barrier()
+        .and_then(esker_log::Ticket::blocking_wait)
+        .map_err(|error| log_failure(error.into()))?;
     output::print(&format!("{count}\n"))?;
     match arguments.then {
-        After::Close => log.close().map_err(log_failure),
+        After::Close => log.close().map_err(|error| log_failure(error.into())),
         After::Kill => loop {
             append(&log, &mut payloads, &mut count).map_err(log_failure)?;
         },

@@ -73,7 +73,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, bytes, seconds, &beside));

@@ -87,7 +87,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     }
     drop((fanout, open_loop));
     let stats = log.stats();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     floor.sample()?;
     readback::compare(&dir, &options, &recipe, 1)?.ends_with(&[count])?;
 

@@ -93,7 +93,7 @@ fn measure(
     }
     floor.sample()?;
     let stats = log.stats();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     let compared = compare(dir, &work, arguments.expect_seed.unwrap_or(arguments.seed))?;
 
     let names_bytes: usize = work.callers.iter().flat_map(|c| &c.names).map(String::len).sum();

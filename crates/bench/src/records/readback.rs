@@ -72,7 +72,7 @@ pub fn compare(
         }
     }
     let time = begin.elapsed();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     let counts = writers.iter().map(|next| next.count).collect();
     Ok(Comparison { counts, records, bytes, last: last.unwrap_or_default(), time })
 }

@@ -45,7 +45,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let segments = log.storage().metadata().segments;
     let truncated = log.retention().truncate_before(Seq(*before));
     let closed = log.close();
-    truncated.and(closed).map_err(|error| match error {
+    truncated.and(closed.map_err(Into::into)).map_err(|error| match error {
         esker_log::Error::NotFound { .. } => Failure::failed(format!(
             "cannot remove every record before {before}: the log ends with record {}",
             log.durable()

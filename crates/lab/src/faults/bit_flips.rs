@@ -140,6 +140,6 @@ fn found(config: &Config, disk: &SimDisk) -> Result<Vec<Vec<u8>>, Error> {
     all
 }
 
-fn text(error: Error) -> String {
+fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{
+    Append, AppendError, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket,
+};
 use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
@@ -284,7 +286,7 @@ impl SimEnv {
                 let payload = self.payload(*len);
                 let seq = self.model.last() + 1;
                 let ticket = life.log.append(&payload);
-                self.accepted(life, ticket, &[(seq, payload)], 0, *then)
+                self.accepted(life, ticket.map_err(Into::into), &[(seq, payload)], 0, *then)
             }
             Step::Numbered { gap, len, then } => {
                 let payload = self.payload(*len);
@@ -309,7 +311,7 @@ impl SimEnv {
             Step::Misnumbered => self.misnumbered(life),
             Step::Flush { then } => match life.log.barrier() {
                 Ok(ticket) => self.then(life, ticket, *then),
-                Err(error) => self.stop(error),
+                Err(error) => self.stop(error.into()),
             },
             Step::WaitForTickets => {
                 for ticket in std::mem::take(&mut life.kept) {
@@ -374,7 +376,7 @@ impl SimEnv {
                         return broken(format!("{seq} is {appended:?}, and {durable} durable"));
                     }
                     Ok(_) => {}
-                    Err(error) => return self.stop(error),
+                    Err(error) => return self.stop(error.into()),
                 }
             }
         }
@@ -413,7 +415,7 @@ impl SimEnv {
 
     fn reopen(&mut self, life: &mut Life) -> LifeResult {
         if let Err(error) = life.log.close() {
-            return self.stop(error);
+            return self.stop(error.into());
         }
         self.model.mark_durable(self.model.last())?;
         self.observe(life)?;
@@ -528,7 +530,7 @@ impl SimEnv {
         };
         // A log that failed commits nothing more, and says so.
         let fails =
-            || !matches!(life.log.try_append(vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
+            || !matches!(life.log.try_append(vec![0; 2 << 20]), Err(AppendError::TooLarge { .. }));
         if over && !fails() {
             let many = pending.len();
             return broken(format!("{many} records of {at_risk} appends at risk after {step:?}"));

@@ -2,7 +2,8 @@
 
 use super::component_log::ComponentLog;
 use crate::base::component::Component;
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+use crate::base::log_error::refuse_if_forked;
 use crate::store::app_metadata::{self, APP_METADATA_BYTES_MAX};
 
 impl ComponentLog<'_> {
@@ -46,7 +47,7 @@ impl ComponentLog<'_> {
         refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         let expected = Some(from);
         let found = app_metadata::owner(&*write.dir, expected)?;

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 use esker_disk::{Dir, Lock};
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+use crate::base::log_error::refuse_if_forked;
 use crate::base::position::Seq;
 use crate::format::LogId;
 use crate::store::paths::CONSUMERS;

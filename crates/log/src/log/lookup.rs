@@ -3,7 +3,8 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+use crate::base::log_error::{LogError, refuse_if_forked};
 use crate::base::position::{Position, Seq};
 use crate::commit::lock_order::ChangingSegments;
 use crate::log::Log;
@@ -127,7 +128,7 @@ impl Log {
     ///
     /// # Errors
     /// The reason why the log accepts no more records, when that happens first.
-    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
+    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<(), LogError> {
         let seq = seq.into().0;
         let mut place = Registration::new(&self.read.waiters);
         poll_fn(|cx| {
@@ -135,7 +136,7 @@ impl Log {
             self.read.waiters.register(&mut place.key, WaitCondition::Durable(seq), cx.waker());
             match self.write.outcome(seq) {
                 Some(outcome) => Poll::Ready(outcome),
-                None if self.read.is_closed() => Poll::Ready(Err(Error::Closed)),
+                None if self.read.is_closed() => Poll::Ready(Err(LogError::Closed)),
                 None => Poll::Pending,
             }
         })
@@ -175,12 +176,12 @@ impl Log {
         }
     }
 
-    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closed(&self) -> Result<(), LogError> {
         self.read.refuse_if_closed()
     }
 
     /// Takes the lock of the set of segments, unless the log is closed.
-    pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>> {
+    pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>, LogError> {
         refuse_if_forked()?;
         let changing = self.write.change_segments();
         self.refuse_if_closed()?;

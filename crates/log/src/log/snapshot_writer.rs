@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use esker_disk::process;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+use crate::base::log_error::refuse_if_forked;
 use crate::format::{BLOCK_BYTES, random_numbers};
 use crate::log::Log;
 use crate::read::snapshot_reader::into_io;
@@ -136,7 +137,7 @@ impl SnapshotWriter {
 
     /// Hands over the chunk if it is full.
     fn make_room(&mut self) -> io::Result<()> {
-        refuse_if_forked().map_err(into_io)?;
+        refuse_if_forked().map_err(|error| into_io(error.into()))?;
         if let Output::Failed(error) = &self.output {
             return Err(into_io(error.clone()));
         }

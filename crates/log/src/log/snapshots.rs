@@ -159,7 +159,7 @@ impl Snapshots<'_> {
     pub fn remove(self, at: u64) -> Result<()> {
         let _not_closing = self.log.change_segments()?;
         if let Some(terminal) = self.log.write.lock().core.failure() {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         chunked_file::discard(&*self.log.write.dir, &paths::snapshot(at))
     }

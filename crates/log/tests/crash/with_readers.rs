@@ -54,7 +54,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
         let tip = log.stream(Start::Tip).unwrap();
         let tips = scope.spawn(move || follow(tip, begin, waiting));
         for seq in begin + 1..=begin + RECORDS {
-            let appended = log.append(payload(seq)).and_then(|ticket| ticket.blocking_wait());
+            let appended = log.append(payload(seq)).and_then(|ticket| Ok(ticket.blocking_wait()?));
             if appended.is_err() {
                 break;
             }
@@ -64,7 +64,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
             disk.power_cut(Persist::Nothing);
         }
         // The next commit wakes the readers that read everything, and they see the end.
-        drop(log.append([]).and_then(|ticket| ticket.blocking_wait()));
+        drop(log.append([]).and_then(|ticket| Ok(ticket.blocking_wait()?)));
         readers.into_iter().chain([tips]).map(|reader| reader.join().unwrap()).max().unwrap()
     })
 }

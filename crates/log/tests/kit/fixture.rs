@@ -234,6 +234,7 @@ impl Drop for Opens {
 }
 
 /// Whether this is the failure that was injected into a simulated disk.
-pub fn is_eio(error: &Error) -> bool {
+pub fn is_eio(error: &(impl Clone + Into<Error>)) -> bool {
+    let error = error.clone().into();
     matches!(error, Error::Io(cause) | Error::Poisoned(cause) if cause.os_code() == Some(5))
 }

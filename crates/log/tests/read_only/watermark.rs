@@ -9,7 +9,10 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket, Trimmed};
+use esker_log::{
+    Append, AppendError, Engine, Error, Log, LogError, LogStream, ReadOnlyLog, Seq, Start, Ticket,
+    Trimmed,
+};
 
 use crate::fixture::{
     self, DIR, LONG, ReadRecord, all, append, block_on, driven, log, payload, payloads, poll_once,
@@ -140,10 +143,10 @@ fn a_watermark_that_cannot_be_stored_fails_the_commit() {
     let (log, disk, engine) = log();
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::Io).path("mark"));
-    let error = log.append(payload(4)).and_then(Ticket::blocking_wait).unwrap_err();
+    let error = log.append(payload(4)).and_then(|ticket| Ok(ticket.blocking_wait()?)).unwrap_err();
     assert!(fixture::is_eio(&error), "{error:?}");
     assert_eq!(log.durable(), Seq(3));
-    assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append(b"x"), Err(AppendError::Log(LogError::Poisoned(_)))));
     assert!(matches!(log.retention().truncate_before(4), Err(Error::Poisoned(_))));
     assert!(log.close().is_err());
     engine.stop();

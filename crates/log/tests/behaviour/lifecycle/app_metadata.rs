@@ -7,7 +7,7 @@
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::component::{discard, identify};
-use esker_log::{Component, Error, Log, Options, Seq, repair, verify};
+use esker_log::{AppendError, Component, Error, Log, LogError, Options, Seq, repair, verify};
 
 use crate::fixture::{DIR, append, driven, log};
 
@@ -143,7 +143,7 @@ fn a_failed_write_of_app_metadata_poisons_the_log() {
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("note"));
     assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Io(_))));
     assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.append(b"refused"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append(b"refused"), Err(AppendError::Log(LogError::Poisoned(_)))));
 }
 
 #[test]

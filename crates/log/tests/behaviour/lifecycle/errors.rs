@@ -8,14 +8,14 @@ use std::time::Duration;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{
-    Append, Error, InvalidOption, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq,
-    SeqRange, Start, Trimmed,
+    Append, AppendError, Error, InvalidOption, Log, LogError, OnCorruption, OpenCheck, Position,
+    RECORD_LIMIT_MAX, Seq, SeqRange, Start, Trimmed,
 };
 
 use crate::fixture::{DIR, append, driven, log, payload};
 
 /// The one line for people: no line break, no full stop, and these words in it.
-fn says(error: &Error, words: &[&str]) {
+fn says(error: &impl std::error::Error, words: &[&str]) {
     let line = error.to_string();
     assert!(!line.contains('\n') && !line.ends_with('.') && !line.is_empty(), "{line:?}");
     for word in words {
@@ -32,22 +32,22 @@ fn every_error_of_appends() {
     append(&log, 3);
 
     let error = log.append(vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
-    assert!(matches!(error, Error::TooLarge { .. }));
+    assert!(matches!(error, AppendError::TooLarge { .. }));
     says(&error, &["67112961", "67112960"]);
 
     let half = vec![0; 46 << 20];
     let error = log.write(Append::records(&[&half, &half]).atomic()).unwrap_err().error;
-    assert!(matches!(error, Error::BatchTooLarge { .. }));
+    assert!(matches!(error, AppendError::BatchTooLarge { .. }));
     says(&error, &["atomic batch"]);
     drop(half);
 
     let error = log.write(Append::numbered(Seq(8), &[(Seq(9), b"")])).unwrap_err().error;
-    assert!(matches!(error, Error::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
+    assert!(matches!(error, AppendError::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
     says(&error, &["9", "8", "3"]);
 
     let kept = log.append(payload(4)).unwrap();
     let error = log.write(Append::numbered(Seq(3), &[(Seq(9), b"")])).unwrap_err().error;
-    assert!(matches!(error, Error::Conflict { prev: Seq(3), last: Seq(4) }));
+    assert!(matches!(error, AppendError::Conflict { prev: Seq(3), last: Seq(4) }));
     says(&error, &["3", "4"]);
     drop(kept);
 
@@ -57,7 +57,7 @@ fn every_error_of_appends() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, Error::Full));
+    assert!(matches!(error, AppendError::Full));
     says(&error, &["full"]);
 
     let error = log.stream(Start::Tip).unwrap().blocking_next_timeout(Duration::ZERO).unwrap_err();
@@ -66,7 +66,7 @@ fn every_error_of_appends() {
 
     engine.stop();
     let error = log.append(b"x").unwrap_err();
-    assert!(matches!(error, Error::Stopped));
+    assert!(matches!(error, AppendError::Log(LogError::Stopped)));
     says(&error, &["engine", "reopen"]);
     drop(log.close());
     let error = log.read(1).unwrap_err();
@@ -80,14 +80,16 @@ fn every_error_of_the_disk() {
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::NoSpace).path(".seg"));
     let error = log.append(payload(4)).unwrap().blocking_wait().unwrap_err();
-    assert!(matches!(&error, Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull));
+    assert!(
+        matches!(&error, LogError::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull)
+    );
     says(&error, &["write", "/log/", ".seg", "at byte"]);
     let failed = error.clone();
     let system = failed.source().expect("the error of the system");
     assert_eq!(system.downcast_ref::<std::io::Error>().unwrap().raw_os_error(), Some(28));
     assert!(!error.to_string().contains(&system.to_string()), "the cause is in the source only");
     let error = log.append(b"x").unwrap_err();
-    assert!(matches!(error, Error::Poisoned(_)));
+    assert!(matches!(error, AppendError::Log(LogError::Poisoned(_))));
     says(&error, &["write", "reopen"]);
     let cause = error.source().expect("the failed operation");
     assert!(cause.to_string().contains("/log/"), "{cause}");

@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Error, Log, ReadOnlyLog, Seq, Trimmed};
+use esker_log::{Append, Error, Log, LogError, ReadOnlyLog, Seq, Trimmed};
 
 use crate::fixture::{self, DIR, append, block_on, payload, payloads, poll_once, small, until};
 
@@ -99,7 +99,7 @@ fn a_log_is_opened_truncated_and_closed_by_a_task() {
     let reader = ReadOnlyLog::builder(DIR).options(small(&disk)).open_async();
     assert_eq!(block_on(reader).unwrap().oldest(), Seq(5));
     block_on(log.close_async()).unwrap();
-    assert!(matches!(block_on(log.close_async()), Err(Error::Closed)));
+    assert!(matches!(block_on(log.close_async()), Err(LogError::Closed)));
     let log = block_on(open()).unwrap();
     assert!(fixture::all(&log) == payloads(5..=20));
     assert!(log.storage().recovery().truncated_tail.is_none());

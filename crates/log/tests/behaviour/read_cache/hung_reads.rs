@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, Seq, Start};
+use esker_log::{Engine, Error, Log, LogError, LogStream, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -159,7 +159,7 @@ fn readers_read_themselves_after_the_engine_stops() {
             assert!(matches!(end, Some(Err(Error::Stopped))), "{end:?}");
         }
     });
-    assert!(matches!(held.log.close(), Err(Error::Stopped)));
+    assert!(matches!(held.log.close(), Err(LogError::Stopped)));
 }
 
 /// Threads that read by themselves, and tasks for which the engine does.

@@ -58,7 +58,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
         return Err(format!("{:?}", log.storage().metadata()));
     }
     let last = log.durable();
-    let ticket = log.append(b"on").and_then(|ticket| ticket.blocking_wait());
+    let ticket = log.append(b"on").and_then(|ticket| Ok(ticket.blocking_wait()?));
     match ticket {
         Ok(at) if at.seq.0 == last.0 + 1 => Ok(()),
         other => Err(format!("appending: {other:?}")),

@@ -50,8 +50,8 @@ fn open_with(disk: &SimDisk, count: usize, policy: Policy) -> Result<Logs, Error
     Ok(Logs { disk: disk.clone(), owner, others, engine })
 }
 
-fn is_full(outcome: Result<esker_log::Ticket, Error>) -> bool {
-    match outcome.and_then(esker_log::Ticket::blocking_wait) {
+fn is_full(outcome: Result<esker_log::Ticket, impl Into<Error>>) -> bool {
+    match outcome.map_err(Into::into).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
         Ok(_) => false,
         Err(error) if error.is_no_space() => true,
         Err(error) => panic!("{error:?}"),

@@ -2,7 +2,10 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Seq, salvage_log, verify};
+use esker_log::{
+    AppendError, Error, Log, LogError, OnCorruption, ReadOnlyLog, ReadOptions, Seq, salvage_log,
+    verify,
+};
 
 use crate::fixture::{
     DIR, LONG, Opens, all, append, driven, in_time, is_eio, log, payload, payloads, small,
@@ -104,7 +107,10 @@ fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
     disk.clear_faults();
     let refused = log.append(b"x").unwrap_err();
-    assert!(matches!(refused, Error::Poisoned(_)) && is_eio(&refused), "{refused:?}");
+    assert!(
+        matches!(refused, AppendError::Log(LogError::Poisoned(_))) && is_eio(&refused),
+        "{refused:?}"
+    );
     drop(log);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let left = all(&log);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Op, StdDisk};
-use esker_log::{Error, Log, Options, ReadOnlyLog};
+use esker_log::{AppendError, Error, Log, LogError, Options, ReadOnlyLog};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, append, driven, log, small};
@@ -174,7 +174,7 @@ fn a_name_that_is_not_durable_poisons_the_log() {
     write(&log, 4, b"older").unwrap();
     disk.inject(Fault::on(Op::SyncDir, Effect::Io).nth(1));
     assert!(matches!(write(&log, 5, b"state"), Err(Error::Io(_))));
-    assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append("x"), Err(AppendError::Log(LogError::Poisoned(_)))));
     assert!(matches!(log.snapshots().remove(4), Err(Error::Poisoned(_))));
     assert_eq!(read(&log, 4).unwrap(), Some(b"older".to_vec()));
 }
@@ -196,7 +196,7 @@ fn a_full_directory_refuses_a_snapshot_and_no_more() {
     // Any other failure to rename may have changed the name.
     disk.inject(Fault::on(Op::Rename, Effect::Io));
     assert!(matches!(write(&log, 6, b"state"), Err(Error::Io(_))));
-    assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append("x"), Err(AppendError::Log(LogError::Poisoned(_)))));
 }
 
 /// Its lock is released, so another process may be using the directory.
