@@ -38,7 +38,7 @@ impl Queue {
 
     /// Marks all jobs through this one as done: they are not delivered again after a crash.
     pub fn done(&self, through: Seq) -> Result<(), Error> {
-        self.log.retention().truncate_before(Seq(through.0 + 1))
+        self.log.retention().truncate_before(Seq(through.0 + 1)).map_err(Into::into)
     }
 }
 

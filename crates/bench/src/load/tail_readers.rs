@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use esker_log::{Batch, Log, LogStream, Result, Start};
+use esker_log::{Batch, Log, LogStream, ReadError, Result, Start};
 use futures_core::Stream as _;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -200,7 +200,12 @@ impl TailReaders {
     }
 
     /// Checks and counts a batch, and records its lag.
-    fn receive(&self, reader: u32, next: Option<Result<Batch>>, seen: &mut u64) -> Outcome<Tally> {
+    fn receive(
+        &self,
+        reader: u32,
+        next: Option<Result<Batch, ReadError>>,
+        seen: &mut u64,
+    ) -> Outcome<Tally> {
         let delivered = Instant::now();
         let Some(next) = next else {
             return Err(Failure::failed(format!("the stream ended after record {seen}")));

@@ -42,7 +42,10 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let begin = Instant::now();
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
+    let log = Log::builder(&dir)
+        .options(options.clone())
+        .open()
+        .map_err(|error| log_failure(error.into()))?;
     report_opening(&log, begin.elapsed(), arguments.json);
     if let Some(switch) = switch {
         switch.set();

@@ -45,7 +45,7 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     let log = Log::builder(&arguments.dir)
         .options(arguments.writing.options())
         .open()
-        .map_err(log_failure)?;
+        .map_err(|error| log_failure(error.into()))?;
     let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut payloads: Vec<Payload> = (0..BATCH_RECORDS).map(|_| recipe.payload(0)).collect();
     let mut count = log.durable().0;

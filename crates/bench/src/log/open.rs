@@ -222,7 +222,7 @@ impl Openings {
         let opened = Log::builder(dir).options(options.clone()).open();
         let time = begin.elapsed();
         let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
-        let log = opened.map_err(|error| Failure::from_log(&error, dir))?;
+        let log = opened.map_err(|error| Failure::from_log(&error.into(), dir))?;
         if log.storage().recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
                 "the shutdown before this opening was {:?} instead of {expected:?}",

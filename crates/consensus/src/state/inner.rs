@@ -406,10 +406,10 @@ impl Inner {
         make: impl FnOnce(u16, Words<'_>) -> Option<T>,
     ) -> Result<T, StorageError> {
         let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
-        let view = self
-            .log
-            .read(seq)
-            .map_err(|cause| StorageError::CorruptedEntry { slot: Slot(slot), cause })?;
+        let view = self.log.read(seq).map_err(|cause| StorageError::CorruptedEntry {
+            slot: Slot(slot),
+            cause: cause.into(),
+        })?;
         match Record::decode(&view).map_err(nonsense)? {
             Record::Page { number, first, words } if number == page_of(slot) => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))

@@ -204,6 +204,10 @@ from_log_operation! {
     LogError: StoreError, BackupError, KeyspaceError;
     AppendError: StoreError, CompactError, KeyspaceError;
     WaitError: WaitError;
+    OpenError: BackupError, CheckError, OpenError, RefreshError, WatchError;
+    ReadError: BackupError, CheckError, RefreshError, StoreError, WatchError;
+    RetentionError: BackupError;
+    SnapshotError: StoreError;
 }
 
 /// Converts a payload to the variant of its name.

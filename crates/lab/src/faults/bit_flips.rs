@@ -119,7 +119,10 @@ fn check_flip(
 }
 
 fn open(config: &Config, disk: &SimDisk, engine: &Engine) -> Result<Log, Error> {
-    Log::builder(DIR).options(config.options(Arc::new(disk.process()), engine)).open()
+    Log::builder(DIR)
+        .options(config.options(Arc::new(disk.process()), engine))
+        .open()
+        .map_err(Into::into)
 }
 
 /// All records.

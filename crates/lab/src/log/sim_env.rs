@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Append, AppendError, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket,
+    Append, AppendError, Engine, Error, Log, Policy, PriorShutdown, ReadError, Seq, Start, Ticket,
 };
 use esker_testkit::{SplitMix64, mix};
 
@@ -155,7 +155,7 @@ impl SimEnv {
             }
             Err(error) => {
                 engine.stop();
-                self.stop(error)
+                self.stop(error.into())
             }
         }
     }
@@ -409,7 +409,7 @@ impl SimEnv {
                 self.model.drop_through(seq - 1);
                 Ok(())
             }
-            Err(error) => self.stop(error),
+            Err(error) => self.stop(error.into()),
         }
     }
 
@@ -458,16 +458,16 @@ impl SimEnv {
             match life.log.read(entry.seq) {
                 Ok(view) if *view == *entry.payload => {}
                 Ok(_) => return broken(format!("{} reads as something else", entry.seq)),
-                Err(error) => return self.stop(error),
+                Err(error) => return self.stop(error.into()),
             }
         }
         let unwritten = self.model.last() + 1;
         match life.log.read(unwritten) {
-            Err(Error::NotFound { .. }) => {}
+            Err(ReadError::NotFound { .. }) => {}
             other => return broken(format!("{unwritten} was never accepted, and is {other:?}")),
         }
         match (self.model.dropped(), life.log.read(self.model.dropped())) {
-            (0, _) | (_, Err(Error::Trimmed(_))) => Ok(()),
+            (0, _) | (_, Err(ReadError::Trimmed(_))) => Ok(()),
             (seq, other) => broken(format!("{seq} was dropped, and is {other:?}")),
         }
     }

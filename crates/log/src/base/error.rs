@@ -106,6 +106,14 @@ pub enum Error {
         /// The largest payload that this log takes, in bytes.
         limit: u64,
     },
+    /// The note of a snapshot, the content of a chunk, or the app metadata are too large. Nothing
+    /// was written.
+    ContentTooLarge {
+        /// The size in bytes.
+        size: u64,
+        /// The most bytes.
+        limit: u64,
+    },
     /// The batch exceeds the limit of an atomic batch. Nothing was accepted.
     BatchTooLarge {
         /// The bytes that the batch would take, record headers included.
@@ -291,6 +299,9 @@ impl fmt::Display for Error {
                 f,
                 "a record of {size} bytes is over the limit of {limit} (at most {RECORD_LIMIT_MAX})"
             ),
+            Error::ContentTooLarge { size, limit } => {
+                write!(f, "content of {size} bytes is over the limit of {limit}")
+            }
             Error::BatchTooLarge { size, limit } => {
                 write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
             }
@@ -476,6 +487,7 @@ impl Error {
             | Error::WrongComponent { .. }
             | Error::TooLarge { .. }
             | Error::BatchTooLarge { .. }
+            | Error::ContentTooLarge { .. }
             | Error::Sequence { .. }
             | Error::InvalidConsumer { .. }
             | Error::TooManyConsumers { .. }

@@ -71,6 +71,7 @@ impl LogError {
             | Error::WrongComponent { .. }
             | Error::TooLarge { .. }
             | Error::BatchTooLarge { .. }
+            | Error::ContentTooLarge { .. }
             | Error::Sequence { .. }
             | Error::InvalidConsumer { .. }
             | Error::TooManyConsumers { .. }

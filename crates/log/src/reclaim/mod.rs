@@ -298,7 +298,7 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
         log.barrier().and_then(Ticket::blocking_wait).map_err(Error::from)?;
     }
     owner.before_drop(plan.cut)?;
-    log.retention().truncate_before(plan.cut)?;
+    log.retention().truncate_before(plan.cut).map_err(Error::from)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;
     Ok(done)
@@ -405,7 +405,7 @@ fn copy_these<O: Owner>(
         };
         let Ok(Some(batch)) = batch else {
             // A record in this batch cannot be read. If that is another record, this one still can.
-            let view = log.read(*next)?;
+            let view = log.read(*next).map_err(Error::from)?;
             again(owner, &view.record(), purpose, &mut copied)?;
             (stream, reached, numbers) = (None, *next, rest);
             continue;

@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
+use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy, ReadError};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -86,7 +86,7 @@ fn smaller_ring_drops_and_reports_the_oldest_segments() {
             for item in &sample.items {
                 let Item::Record { seq, payload, .. } = item else { continue };
                 match log.read(*seq) {
-                    Err(Error::Trimmed(_)) if *seq <= after => {}
+                    Err(ReadError::Trimmed(_)) if *seq <= after => {}
                     Ok(view) if *seq > after && *view == **payload => {}
                     other => return Err(format!("floor {after}, read({seq}) says {other:?}")),
                 }

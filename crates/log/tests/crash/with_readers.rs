@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Batch, Engine, Log, LogStream, Options, Result, Start};
+use esker_log::{Batch, Engine, Log, LogStream, Options, ReadError, Result, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{DIR, all, block_on, follows, in_time, payload, payloads, small};
@@ -26,14 +26,18 @@ fn options(disk: &SimDisk, seed: u64) -> (Options, Engine) {
 }
 
 /// Reads until an error; the number of the last record that it was given.
-fn follow(mut stream: LogStream, mut last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
+fn follow(
+    mut stream: LogStream,
+    mut last: u64,
+    next: fn(&mut LogStream) -> Result<Batch, ReadError>,
+) -> u64 {
     while let Ok(batch) = next(&mut stream) {
         last = follows(&batch, last);
     }
     last
 }
 
-fn waiting(stream: &mut LogStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch, ReadError> {
     block_on(stream.next()).unwrap()
 }
 

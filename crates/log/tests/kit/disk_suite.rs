@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_disk::Disk;
 use esker_log::{
     Append, AppendError, Engine, Error, Log, LogError, OpenCheck, Options, Policy, PriorShutdown,
-    Seq, Start, Trimmed, repair, verify,
+    ReadError, Seq, Start, Trimmed, repair, verify,
 };
 
 use crate::fixture::{
@@ -124,7 +124,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     assert!(first > 500, "{first}");
     assert_eq!(kept, payloads(first..=1000));
     assert!(
-        matches!(log.read(Seq(1)), Err(Error::Trimmed(Trimmed { oldest })) if oldest == Seq(first))
+        matches!(log.read(Seq(1)), Err(ReadError::Trimmed(Trimmed { oldest })) if oldest == Seq(first))
     );
     log.retention().truncate_before(Seq(990)).unwrap();
     assert_eq!(all(&log), payloads(990..=1000));

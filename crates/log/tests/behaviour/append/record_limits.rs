@@ -2,7 +2,7 @@
 //! fits, whatever the buffers and segments are.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{AppendError, Error, InvalidOption, Log, RECORD_LIMIT_MAX, Seq};
+use esker_log::{AppendError, Error, InvalidOption, Log, OpenError, RECORD_LIMIT_MAX, Seq};
 
 use crate::fixture::{DIR, all, driven, log};
 
@@ -39,7 +39,7 @@ fn the_limit_can_be_set_up_to_64_mib() {
     options.record_limit = RECORD_LIMIT_MAX + 1;
     let refused = Log::builder(DIR).options(options).open().unwrap_err();
     assert!(
-        matches!(refused, Error::InvalidOption(InvalidOption { option: "record_limit", .. })),
+        matches!(refused, OpenError::InvalidOption(InvalidOption { option: "record_limit", .. })),
         "{refused:?}"
     );
 }

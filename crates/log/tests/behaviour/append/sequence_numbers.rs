@@ -7,7 +7,9 @@
 use std::sync::Barrier;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, AppendError, Error, Log, Result, Seq, Start, Ticket, WriteError};
+use esker_log::{
+    Append, AppendError, Error, Log, ReadError, Result, Seq, Start, Ticket, WriteError,
+};
 
 use crate::fixture::{DIR, all, append, log, payload, payloads, read_from, small};
 
@@ -56,7 +58,7 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     let numbers: Vec<_> = all(&log).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(numbers, [3, 4, 10, 1 << 40, (1 << 40) + 1]);
     assert_eq!(log.read(10).unwrap().record().prev, Seq(4));
-    assert!(matches!(log.read(7), Err(Error::NotFound { seq: Seq(7) })));
+    assert!(matches!(log.read(7), Err(ReadError::NotFound { seq: Seq(7) })));
     assert_eq!(read_from(&log, Start::From(Seq(5))).unwrap()[0].0, 10);
     assert_eq!(read_from(&log, Start::After(Seq(4))).unwrap()[0].0, 10);
     log.close().unwrap();
@@ -260,7 +262,7 @@ fn no_sequence_number_follows_the_largest() {
         assert!(log.stream(start).unwrap().try_next().unwrap().is_none(), "{start:?}");
     }
     let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
-    assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
+    assert!(matches!(more, Some(ReadError::Timeout)), "{more:?}");
     log.retention().truncate_before(u64::MAX).unwrap();
     assert_eq!((log.oldest(), log.stats().accepted), (Seq(u64::MAX), Seq::MAX));
     assert!(log.stream(Start::Oldest).unwrap().try_next().unwrap().is_none());

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{
-    Append, AppendError, Engine, Error, Log, LogError, PriorShutdown, Seq, Sink, Start, Ticket,
-    WaitError,
+    Append, AppendError, Engine, Error, Log, LogError, OpenError, PriorShutdown, Seq, Sink, Start,
+    Ticket, WaitError,
 };
 
 use crate::fixture::{
@@ -146,7 +146,10 @@ fn the_last_handle_closes_the_log() {
     drop(log.append(payload(1)).unwrap());
     drop(log);
     drop(other.append(payload(2)).unwrap());
-    assert!(matches!(Log::builder(DIR).options(driven(&disk).0).open(), Err(Error::Locked { .. })));
+    assert!(matches!(
+        Log::builder(DIR).options(driven(&disk).0).open(),
+        Err(OpenError::Locked { .. })
+    ));
     drop(other);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
@@ -229,7 +232,7 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let log = in_time("the lock", move || {
         loop {
             match Log::builder(DIR).options(driven(&disk).0).open() {
-                Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
+                Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
                 other => return other.unwrap(),
             }
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{
-    Append, AppendError, Error, InvalidOption, Log, LogError, OnCorruption, OpenCheck, Position,
-    RECORD_LIMIT_MAX, Seq, SeqRange, Start, Trimmed,
+    Append, AppendError, Error, InvalidOption, Log, LogError, OnCorruption, OpenCheck, OpenError,
+    Position, RECORD_LIMIT_MAX, ReadError, Seq, SeqRange, Start, Trimmed,
 };
 
 use crate::fixture::{DIR, append, driven, log, payload};
@@ -61,7 +61,7 @@ fn every_error_of_appends() {
     says(&error, &["full"]);
 
     let error = log.stream(Start::Tip).unwrap().blocking_next_timeout(Duration::ZERO).unwrap_err();
-    assert!(matches!(error, Error::Timeout));
+    assert!(matches!(error, ReadError::Timeout));
     says(&error, &["deadline"]);
 
     engine.stop();
@@ -70,7 +70,7 @@ fn every_error_of_appends() {
     says(&error, &["engine", "reopen"]);
     drop(log.close());
     let error = log.read(1).unwrap_err();
-    assert!(matches!(error, Error::Closed));
+    assert!(matches!(error, ReadError::Log(LogError::Closed)));
     says(&error, &["closed"]);
 }
 
@@ -104,14 +104,14 @@ fn every_error_of_reading() {
     log.retention().truncate_before(20).unwrap();
 
     let error = log.read(19).unwrap_err();
-    assert!(matches!(error, Error::Trimmed(Trimmed { oldest: Seq(20) })));
+    assert!(matches!(error, ReadError::Trimmed(Trimmed { oldest: Seq(20) })));
     says(&error, &["20"]);
     let error = log.read(41).unwrap_err();
-    assert!(matches!(error, Error::NotFound { seq: Seq(41) }));
+    assert!(matches!(error, ReadError::NotFound { seq: Seq(41) }));
     says(&error, &["41"]);
     let inside = Position(log.read(30).unwrap().record().position.0 + 8);
     let error = log.read_at(inside).unwrap_err();
-    assert!(matches!(error, Error::InvalidPosition { position } if position == inside));
+    assert!(matches!(error, ReadError::InvalidPosition { position } if position == inside));
     says(&error, &[&inside.to_string()]);
     let damaged_at = log.read(30).unwrap().record().position;
     log.close().unwrap();
@@ -122,7 +122,7 @@ fn every_error_of_reading() {
     let (mut options, _) = driven(&disk);
     options.check = OpenCheck::Full;
     let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
-    let Error::Corrupted(damage) = &error else { panic!("{error:?}") };
+    let OpenError::Corrupted(damage) = &error else { panic!("{error:?}") };
     assert_eq!((&damage.file, damage.after), (&file, Seq(29)));
     assert!(damage.offset <= offset && offset < damage.offset + 4096);
     says(&error, &[".seg", "at byte", "29"]);
@@ -131,7 +131,7 @@ fn every_error_of_reading() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let error = log.read(30).unwrap_err();
     assert!(
-        matches!(error, Error::Quarantined(SeqRange { from: Seq(29), to: Seq(30) })),
+        matches!(error, ReadError::Quarantined(SeqRange { from: Seq(29), to: Seq(30) })),
         "{error:?}"
     );
     says(&error, &["29", "30", "quarantine"]);
@@ -151,18 +151,21 @@ fn every_error_of_opening() {
     let (log, disk, _) = log();
     append(&log, 3);
     let error = Log::builder(DIR).options(driven(&disk).0).open().unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }));
+    assert!(matches!(error, OpenError::Locked { .. }));
     says(&error, &["/log", "open for writing"]);
 
     let (mut options, _) = driven(&disk);
     options.segment_size = 5;
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::InvalidOption(InvalidOption { option: "segment_size", .. })));
+    assert!(matches!(
+        error,
+        OpenError::InvalidOption(InvalidOption { option: "segment_size", .. })
+    ));
     says(&error, &["segment_size", "4096"]);
 
     disk.create_dir(Path::new("/other/things")).unwrap();
     let error = Log::builder("/other").options(driven(&disk).0).open().unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }));
+    assert!(matches!(error, OpenError::NotALog { .. }));
     says(&error, &["/other", "not a log"]);
     log.close().unwrap();
 

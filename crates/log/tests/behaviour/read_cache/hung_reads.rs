@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, LogError, LogStream, Seq, Start};
+use esker_log::{Engine, Error, Log, LogError, LogStream, ReadError, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -156,7 +156,7 @@ fn readers_read_themselves_after_the_engine_stops() {
         for reader in &mut readers {
             reader.read_all();
             let end = block_on(reader.stream.next());
-            assert!(matches!(end, Some(Err(Error::Stopped))), "{end:?}");
+            assert!(matches!(end, Some(Err(ReadError::Log(LogError::Stopped)))), "{end:?}");
         }
     });
     assert!(matches!(held.log.close(), Err(LogError::Stopped)));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{AppendError, Error, Log, Options, ReadOptions, repair, verify_with};
+use esker_log::{AppendError, Error, Log, Options, ReadError, ReadOptions, repair, verify_with};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -91,7 +91,7 @@ fn repaired_with(extra: u64) {
                 seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())));
             }
             Ok(None) => break,
-            Err(Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -313,7 +313,7 @@ impl Builder {
                 }
                 self.history.trimming = seq - 1;
                 let done = log.retention().truncate_before(seq);
-                self.going(done)?;
+                self.going(done.map_err(Into::into))?;
                 self.history.trimmed = self.history.trimmed.max(seq - 1);
                 self.stepped(Kind::Other);
             }

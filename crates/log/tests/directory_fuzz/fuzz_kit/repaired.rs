@@ -54,7 +54,7 @@ fn by_function(damage: &Corruption<'_>, location: &Location, verifies: bool) -> 
             }
             Ok(Done::Left(Some(done)))
         }
-        Err(error) => refused(damage, &error),
+        Err(error) => refused(damage, &error.into()),
     }
 }
 
@@ -68,7 +68,7 @@ fn by_opening(damage: &Corruption<'_>, location: &Location, way: OnCorruption) -
             engine.stop();
             Ok(Done::Left(None))
         }
-        Err(error) => refused(damage, &error),
+        Err(error) => refused(damage, &error.into()),
     }
 }
 
