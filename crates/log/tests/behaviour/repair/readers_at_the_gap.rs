@@ -34,7 +34,7 @@ fn reported(
         match next() {
             None | Some(Err(ReadError::Timeout)) => return gaps,
             Some(Ok(batch)) => assert!(!batch.is_empty()),
-            Some(Err(Error::Quarantined(SeqRange { from, to }))) => match gaps.last_mut() {
+            Some(Err(ReadError::Quarantined(SeqRange { from, to }))) => match gaps.last_mut() {
                 // Two corrupted units side by side may be one gap or two.
                 Some((_, end)) if *end == from.0 => *end = to.0,
                 _ => gaps.push((from.0, to.0)),
