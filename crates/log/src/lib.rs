@@ -60,7 +60,7 @@
 //!         assert_eq!(batch?.iter().count(), 1);
 //!     }
 //!
-//!     log.close_async().await
+//!     Ok(log.close_async().await?)
 //! }
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();

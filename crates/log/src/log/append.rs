@@ -123,9 +123,10 @@ impl Log {
     /// let mut prev = Seq(1);
     /// let ticket = loop {
     ///     match log.write(Append::after(prev, &["third"])) {
-    ///         Err(WriteError { error: AppendError::Sequence { .. } | AppendError::Conflict { .. }, .. }) => {
-    ///             prev = log.accepted();
-    ///         }
+    ///         Err(WriteError {
+    ///             error: AppendError::Sequence { .. } | AppendError::Conflict { .. },
+    ///             ..
+    ///         }) => prev = log.accepted(),
     ///         ended => break ended?,
     ///     }
     /// };

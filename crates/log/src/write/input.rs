@@ -24,7 +24,7 @@ use crate::commit::core::Numbering;
 ///
 /// # Examples
 /// ```
-/// use esker_log::{Append, Error, Log, Seq, WriteError};
+/// use esker_log::{Append, AppendError, Error, Log, Seq, WriteError};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let log = Log::open(dir.path().join("log"))?;
 /// log.write(Append::records(&["one", "two"]))?.blocking_wait()?;
