@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOnlyLog};
+use esker_log::{Error, Log, LogError, ReadOnlyLog, SnapshotError};
 
 use crate::fixture::{DIR, driven, log};
 use crate::snapshots::{CHUNK, content, read, write};
@@ -38,7 +38,7 @@ fn a_flipped_bit_anywhere_is_reported() {
         let log = reopened(&disk);
         let opened = log.snapshots().reader(5);
         let answer = opened.and_then(|reader| reader.unwrap().verify());
-        assert!(matches!(answer, Err(Error::Corrupted(_))), "byte {byte}: {answer:?}");
+        assert!(matches!(answer, Err(SnapshotError::Corrupted(_))), "byte {byte}: {answer:?}");
         // Reading checks it, too.
         let answer = log.snapshots().reader(5).map(|reader| {
             reader.unwrap().read_to_end(&mut Vec::new()).map_err(|error| error.kind())
@@ -113,7 +113,7 @@ fn the_newest_valid_snapshot_is_returned() {
     assert!(log.snapshots().newest().unwrap().is_none());
     crate::fixture::append(&log, 3);
     drop(log.append("not durable").unwrap());
-    assert!(matches!(log.snapshots().put(4, &b"ahead"[..]), Err(Error::NotFound { .. })));
+    assert!(matches!(log.snapshots().put(4, &b"ahead"[..]), Err(SnapshotError::NotFound { .. })));
     for at in 1..=3 {
         let state = content(at, 5000);
         assert_eq!(log.snapshots().put(at, &state[..]).unwrap(), 3 * 4096);
@@ -135,7 +135,7 @@ fn the_newest_valid_snapshot_is_returned() {
     assert_eq!(newest(&log), Some(3));
     // It replaces the last one of its number only once it is whole.
     let failing = std::io::Read::chain(&b"a part"[..], Failing);
-    assert!(matches!(log.snapshots().put(3, failing), Err(Error::Io(_))));
+    assert!(matches!(log.snapshots().put(3, failing), Err(SnapshotError::Log(LogError::Io(_)))));
     assert_eq!((newest(&log), log.snapshots().list().unwrap()), (Some(3), vec![1, 2, 3]));
     disk.flip_bit(&file(3), (4096 + 100) * 8).unwrap();
     assert_eq!(newest(&log), Some(2));
