@@ -9,7 +9,9 @@ use tokio::sync::watch;
 
 #[cfg(feature = "http3")]
 use crate::certificate::Certificate;
-use crate::error::{BrokenInvariant, ServerError};
+#[cfg(feature = "http3")]
+use crate::error::BrokenInvariant;
+use crate::error::ServerError;
 use crate::http::listener;
 #[cfg(feature = "http3")]
 use crate::http::{client_connection::ConnectionState, http3, route};

@@ -106,25 +106,7 @@ impl Server {
         let mut tasks = Tasks::new(supervisor.clone());
         let serving = clients.serve(Arc::clone(&state), connections, stopping, &mut tasks)?;
         let listener = tokio::spawn(supervisor.watch("answer clients", serving));
-        let issuing = Arc::clone(&state);
-        tasks.spawn("issue timestamps", async move {
-            issuing.oracle().ended().await;
-            // The oracle has logged it.
-            if let Some(OracleError::Internal { invariant }) = issuing.oracle().blocked() {
-                issuing.failures().set(NodeFailure::Internal { invariant });
-            }
-        });
-        tasks.spawn(
-            "watch the disk",
-            disk_stall::watch(Arc::clone(&state), options.disk_stall_timeout),
-        );
-        if let Some(peers) = peer_tls {
-            let watch = peers.watch(options.certificate_check_interval);
-            tasks.spawn("watch the certificate for other nodes", watch);
-        }
-        if let Some(on) = options.lease_reads {
-            tasks.spawn("switch leases", lease_reads::keep_switched(Arc::clone(&state), on));
-        }
+        add_tasks(&mut tasks, &state, &options, peer_tls);
         let membership =
             keep_membership(Arc::clone(&state), own, options.clone(), is_new, supervisor);
         tasks.spawn("belong to the cluster", membership);
@@ -272,6 +254,31 @@ fn warn_of_loopback(client: &str, raft: &str) {
             "other hosts cannot join: only this one reaches the address for other nodes; \
              give --raft-listen (RAFT_ADDR)"
         );
+    }
+}
+
+/// Adds the tasks beside the requests, but for that of the membership.
+fn add_tasks(
+    tasks: &mut Tasks,
+    state: &Arc<NodeState>,
+    options: &ServerOptions,
+    peer_tls: Option<Arc<PeerTls>>,
+) {
+    let issuing = Arc::clone(state);
+    tasks.spawn("issue timestamps", async move {
+        issuing.oracle().ended().await;
+        // The oracle has logged it.
+        if let Some(OracleError::Internal { invariant }) = issuing.oracle().blocked() {
+            issuing.failures().set(NodeFailure::Internal { invariant });
+        }
+    });
+    tasks.spawn("watch the disk", disk_stall::watch(Arc::clone(state), options.disk_stall_timeout));
+    if let Some(peers) = peer_tls {
+        let watch = peers.watch(options.certificate_check_interval);
+        tasks.spawn("watch the certificate for other nodes", watch);
+    }
+    if let Some(on) = options.lease_reads {
+        tasks.spawn("switch leases", lease_reads::keep_switched(Arc::clone(state), on));
     }
 }
 

@@ -8,6 +8,9 @@
 //! `pair` is a certificate and its key, `files` reads and writes them, `maker` decides when the
 //! node makes one, and `renewal` replaces it while the node runs.
 
+// Without HTTP/3, only the parts that read the certificates of nodes are used.
+#![cfg_attr(not(feature = "http3"), allow(dead_code))]
+
 mod files;
 mod maker;
 mod pair;
@@ -24,6 +27,7 @@ use crate::error::ServerError;
 
 pub(crate) use files::{Pem, read as read_pem};
 pub(crate) use pair::CertificatePair;
+pub(crate) use renewal::CHECK_INTERVAL_MIN;
 #[cfg(feature = "http3")]
 pub(crate) use renewal::Certificate;
 #[cfg(feature = "http3")]

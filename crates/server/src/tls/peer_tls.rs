@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::MissedTickBehavior;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::certificate::{CertificatePair, Pem};
+use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, Pem};
 use crate::error::ServerError;
 use crate::options::PeerCertificateFiles;
 use crate::tls::configs::{client_config, read_roots, server_config};
@@ -70,7 +70,7 @@ impl PeerTls {
 
     /// Reads the files again when they change, for ever. Connections that are open stay open.
     pub(crate) async fn watch(self: Arc<Self>, interval: Duration) {
-        let mut ticks = tokio::time::interval(interval);
+        let mut ticks = tokio::time::interval(interval.max(CHECK_INTERVAL_MIN));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reported = String::new();
         loop {
