@@ -42,10 +42,8 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         Workload { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::builder(&dir)
-        .options(options.clone())
-        .open()
-        .map_err(|error| log_failure(error.into()))?;
+    let log = Log::builder(&dir).options(options.clone()).open();
+    let log = log.map_err(|error| log_failure(error.into()))?;
     let mut callers = Callers::new(&log, work, &recipe)?;
     let bytes = arguments.bytes.unwrap_or(DEFAULT_LOG_BYTES);
     let records = bytes.div_ceil(mean_size(arguments)).max(1);

@@ -95,13 +95,13 @@ impl Storage<'_> {
     /// one segment.
     ///
     /// # Errors
-    /// [`BackupError::NotThisBackup`] if the directory holds anything else, was opened for writing since,
-    /// is inside of the log, or has records that the log lost in a repair, or is of a log that was
-    /// restored or copied and continued by itself; [`BackupError::WrongComponent`] for the log
-    /// of a component, which has a backup of its own;
-    /// [`BackupError::Trimmed`] if the log drops segments faster than one is copied;
-    /// [`BackupError::Corrupted`], [`BackupError::Locked`], [`LogError::Closed`] and [`LogError::Io`]. An earlier
-    /// backup is still a log then, with all its records that the original still has.
+    /// [`BackupError::NotThisBackup`] if the directory holds anything else, was opened for writing
+    /// since, is inside of the log, or has records that the log lost in a repair, or is of a log
+    /// that was restored or copied and continued by itself; [`BackupError::WrongComponent`] for the
+    /// log of a component, which has a backup of its own; [`BackupError::Trimmed`] if the log drops
+    /// segments faster than one is copied; [`BackupError::Corrupted`], [`BackupError::Locked`],
+    /// [`LogError::Closed`] and [`LogError::Io`]. An earlier backup is still a log then, with all
+    /// its records that the original still has.
     ///
     /// # Examples
     /// ```

@@ -45,8 +45,8 @@ pub enum Error {
     Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
-    /// An invariant of the log does not hold, which is a bug. A log that is open for writing
-    /// accepts nothing more, or the call alone failed. Report it, and open the log again.
+    /// An operation met an error that cannot occur there, which is a bug. The call failed. The log
+    /// accepts more unless that error poisoned it. Report the bug, and open the log again.
     Internal {
         /// The invariant, as the sentence that should be true.
         invariant: &'static str,

@@ -2,12 +2,80 @@
 
 use std::fmt;
 
-use crate::base::error::Error;
+use crate::base::error::{Error, with_causes};
 use crate::base::log_error::LogError;
 use crate::base::operation_errors::{
     AppendError, BackupError, ConsumerError, OpenError, ReadError, RepairError, RetentionError,
     SnapshotError, WaitError,
 };
+
+impl From<LogError> for Error {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Io(cause) => Error::Io(cause),
+            LogError::Poisoned(cause) => Error::Poisoned(cause),
+            LogError::Closed => Error::Closed,
+            LogError::Forked => Error::Forked,
+            LogError::Stopped => Error::Stopped,
+            LogError::NoThread(cause) => Error::NoThread(cause),
+            LogError::Internal { invariant } => Error::Internal { invariant },
+        }
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Error::from(self.clone()).fmt(f)
+    }
+}
+
+impl LogError {
+    /// Reports an error where, by `invariant`, it cannot occur. Panics in debug builds.
+    #[cold]
+    pub(crate) fn internal(invariant: &'static str, error: &Error) -> Self {
+        tracing::error!(error = with_causes(error), invariant, "an error that cannot occur here");
+        debug_assert!(false, "this does not hold: {invariant}; the error is {error:?}");
+        Self::Internal { invariant }
+    }
+
+    /// Narrows an error where, by `invariant`, it is one that every operation can meet.
+    pub(crate) fn narrow(error: Error, invariant: &'static str) -> Self {
+        match error {
+            Error::Io(cause) => Self::Io(cause),
+            Error::Poisoned(cause) => Self::Poisoned(cause),
+            Error::Closed => Self::Closed,
+            Error::Forked => Self::Forked,
+            Error::Stopped => Self::Stopped,
+            Error::NoThread(cause) => Self::NoThread(cause),
+            Error::Internal { invariant } => Self::Internal { invariant },
+            error @ (Error::InvalidOption(_)
+            | Error::HugePages(_)
+            | Error::Locked { .. }
+            | Error::NotALog { .. }
+            | Error::NotThisBackup { .. }
+            | Error::UnsupportedVersion { .. }
+            | Error::ForeignFile { .. }
+            | Error::WrongComponent { .. }
+            | Error::TooLarge { .. }
+            | Error::BatchTooLarge { .. }
+            | Error::ContentTooLarge { .. }
+            | Error::Sequence { .. }
+            | Error::InvalidConsumer { .. }
+            | Error::TooManyConsumers { .. }
+            | Error::OffsetChanged { .. }
+            | Error::Conflict { .. }
+            | Error::NoSpace { .. }
+            | Error::Full
+            | Error::Busy { .. }
+            | Error::Timeout
+            | Error::Trimmed(_)
+            | Error::Quarantined(_)
+            | Error::Corrupted(_)
+            | Error::NotFound { .. }
+            | Error::InvalidPosition { .. }) => Self::internal(invariant, &error),
+        }
+    }
+}
 
 /// Converts the error of an operation to [`Error`], whose message it has.
 macro_rules! operation_error {
@@ -67,8 +135,8 @@ macro_rules! operation_error {
     };
 }
 
-/// As [`operation_error`], and narrows an [`Error`] to that of the operation. Each group of variants
-/// that cannot occur follows the reason, and becomes [`LogError::Internal`].
+/// As [`operation_error`], and narrows an [`Error`] to that of the operation. Each group of
+/// variants that cannot occur follows the reason, and becomes [`LogError::Internal`].
 macro_rules! narrowed_error {
     ($name:ident {
         $($variant:ident $({ $($field:ident),* })? $(($payload:ident))?),*

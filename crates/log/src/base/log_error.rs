@@ -1,11 +1,8 @@
 //! The error that every operation on a log can meet.
 
-use std::fmt;
 use std::sync::Arc;
 
 use esker_disk::{Refusal, process};
-
-use crate::base::error::{Error, with_causes};
 
 /// The error that every operation on a log can meet: the log is closed, was opened by a parent
 /// process, or has failed, or the disk or the system has. The error of an operation has it beside
@@ -21,13 +18,15 @@ pub enum LogError {
     Poisoned(esker_disk::Error),
     /// The log was closed.
     Closed,
-    /// `fork` made this process of one that used Esker; see [`Error::Forked`].
+    /// `fork` made this process of one that used Esker; see
+    /// [`Error::Forked`](crate::Error::Forked).
     Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
     /// The system started no thread. Nothing was done, and the call can be repeated.
     NoThread(Arc<std::io::Error>),
-    /// An invariant of the log does not hold, which is a bug; see [`Error::Internal`].
+    /// An invariant of the log does not hold, which is a bug; see
+    /// [`Error::Internal`](crate::Error::Internal).
     Internal {
         /// The invariant, as the sentence that should be true.
         invariant: &'static str,
@@ -43,66 +42,15 @@ impl LogError {
         }
     }
 
-    /// Reports an error where, by `invariant`, it cannot occur. Panics in debug builds.
-    #[cold]
-    pub(crate) fn internal(invariant: &'static str, error: &Error) -> Self {
-        tracing::error!(error = with_causes(error), invariant, "an error that cannot occur here");
-        debug_assert!(false, "this does not hold: {invariant}; the error is {error:?}");
-        Self::Internal { invariant }
-    }
-
-    /// Narrows an error where, by `invariant`, it is one that every operation can meet.
-    pub(crate) fn narrow(error: Error, invariant: &'static str) -> Self {
-        match error {
-            Error::Io(cause) => Self::Io(cause),
-            Error::Poisoned(cause) => Self::Poisoned(cause),
-            Error::Closed => Self::Closed,
-            Error::Forked => Self::Forked,
-            Error::Stopped => Self::Stopped,
-            Error::NoThread(cause) => Self::NoThread(cause),
-            Error::Internal { invariant } => Self::Internal { invariant },
-            error @ (Error::InvalidOption(_)
-            | Error::HugePages(_)
-            | Error::Locked { .. }
-            | Error::NotALog { .. }
-            | Error::NotThisBackup { .. }
-            | Error::UnsupportedVersion { .. }
-            | Error::ForeignFile { .. }
-            | Error::WrongComponent { .. }
-            | Error::TooLarge { .. }
-            | Error::BatchTooLarge { .. }
-            | Error::ContentTooLarge { .. }
-            | Error::Sequence { .. }
-            | Error::InvalidConsumer { .. }
-            | Error::TooManyConsumers { .. }
-            | Error::OffsetChanged { .. }
-            | Error::Conflict { .. }
-            | Error::NoSpace { .. }
-            | Error::Full
-            | Error::Busy { .. }
-            | Error::Timeout
-            | Error::Trimmed(_)
-            | Error::Quarantined(_)
-            | Error::Corrupted(_)
-            | Error::NotFound { .. }
-            | Error::InvalidPosition { .. }) => Self::internal(invariant, &error),
-        }
-    }
-
     /// Whether the only cause is a lack of disk space.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Self::Io(cause) if cause.is_no_space())
     }
 
-    /// Whether the same call may succeed later; as [`Error::is_retryable`].
+    /// Whether the same call may succeed later; as
+    /// [`Error::is_retryable`](crate::Error::is_retryable).
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::NoThread(_))
-    }
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Error::from(self.clone()).fmt(f)
     }
 }
 
@@ -114,20 +62,6 @@ impl std::error::Error for LogError {
             Self::Poisoned(cause) => Some(cause),
             Self::NoThread(cause) => Some(&**cause),
             Self::Closed | Self::Forked | Self::Stopped | Self::Internal { .. } => None,
-        }
-    }
-}
-
-impl From<LogError> for Error {
-    fn from(error: LogError) -> Self {
-        match error {
-            LogError::Io(cause) => Error::Io(cause),
-            LogError::Poisoned(cause) => Error::Poisoned(cause),
-            LogError::Closed => Error::Closed,
-            LogError::Forked => Error::Forked,
-            LogError::Stopped => Error::Stopped,
-            LogError::NoThread(cause) => Error::NoThread(cause),
-            LogError::Internal { invariant } => Error::Internal { invariant },
         }
     }
 }

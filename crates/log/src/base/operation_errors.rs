@@ -204,7 +204,8 @@ pub enum SnapshotError {
         /// The operation that is in progress.
         what: &'static str,
     },
-    /// There is not enough space. Nothing was published, and the log stays usable; see [`Error::NoSpace`].
+    /// There is not enough space. Nothing was published, and the log stays usable; see
+    /// [`Error::NoSpace`].
     NoSpace {
         /// The directory of the log.
         dir: PathBuf,
@@ -288,7 +289,8 @@ pub enum BackupError {
         /// The component that it should belong to.
         expected: Option<Component>,
     },
-    /// Another handle or process has the directory of the copy open for writing; as [`Error::Locked`].
+    /// Another handle or process has the directory of the copy open for writing; as
+    /// [`Error::Locked`].
     Locked {
         /// The directory.
         dir: PathBuf,

@@ -52,8 +52,9 @@ impl CheckpointWriter<'_> {
     /// Durable when it returns. A crash before that leaves this checkpoint or the last one.
     ///
     /// # Errors
-    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`], [`LogError::Io`] and [`LogError::Closed`],
-    /// after which this checkpoint or the last one is there. The log itself is not affected.
+    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`],
+    /// [`LogError::Io`] and [`LogError::Closed`], after which this checkpoint or the last one is
+    /// there. The log itself is not affected.
     pub fn publish(self, note: &[u8]) -> Result<u64, SnapshotError> {
         if note.len() > NOTE_MAX {
             return Err(SnapshotError::ContentTooLarge {
@@ -108,7 +109,8 @@ impl CheckpointChunk<'_> {
     /// calls. An empty one is not written.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSpace`], [`LogError::Io`]. The log itself is not affected: drop the writer.
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`]. The log itself is not affected: drop the
+    /// writer.
     pub fn write(&mut self) -> Result<(), SnapshotError> {
         if self.content().is_empty() {
             return Ok(());
@@ -123,7 +125,8 @@ impl<'a> ComponentLog<'a> {
     /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`]. The log itself is not affected.
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`]. The log itself is not
+    /// affected.
     ///
     /// # Examples
     /// ```
@@ -162,8 +165,8 @@ impl<'a> ComponentLog<'a> {
     ///
     /// # Errors
     /// [`ReadError::Corrupted`], also if it was made from other records, such as those of a copy of
-    /// this log that was written; [`LogError::Io`], [`LogError::Closed`]. A component then opens without
-    /// it.
+    /// this log that was written; [`LogError::Io`], [`LogError::Closed`]. A component then opens
+    /// without it.
     pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>, ReadError> {
         let log = self.log;
         log.refuse_if_closed()?;

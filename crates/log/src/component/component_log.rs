@@ -28,8 +28,8 @@ impl ComponentLog<'_> {
     /// Appends a record as [`Log::append`] does, for this purpose. Blocks.
     ///
     /// # Errors
-    /// As [`Log::append`]; [`AppendError::NoSpace`](crate::AppendError::NoSpace) also when the part of the
-    /// reserve that the purpose may use is used up.
+    /// As [`Log::append`]; [`AppendError::NoSpace`](crate::AppendError::NoSpace) also when the part
+    /// of the reserve that the purpose may use is used up.
     pub fn append(
         self,
         purpose: Purpose,

@@ -16,8 +16,8 @@ use crate::store::{app_metadata, directory, paths};
 /// After a crash, the directory is not a log of another component: its app metadata go last.
 ///
 /// # Errors
-/// [`OpenError::WrongComponent`], [`OpenError::Locked`], [`OpenError::NotALog`] when there is no directory,
-/// [`OpenError::Corrupted`], [`LogError::Io`].
+/// [`OpenError::WrongComponent`], [`OpenError::Locked`], [`OpenError::NotALog`] when there is no
+/// directory, [`OpenError::Corrupted`], [`LogError::Io`].
 pub fn discard(
     dir: impl AsRef<Path>,
     component: Component,

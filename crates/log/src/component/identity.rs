@@ -11,8 +11,8 @@ impl ComponentLog<'_> {
     /// Replaces the app metadata, durably. A plain log then belongs to this component.
     ///
     /// # Errors
-    /// [`Error::ContentTooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another
-    /// component; [`LogError::Closed`]; [`LogError::Poisoned`] when the log failed before;
+    /// [`Error::ContentTooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to
+    /// another component; [`LogError::Closed`]; [`LogError::Poisoned`] when the log failed before;
     /// [`Error::NoSpace`], after which the old metadata is kept and the log stays usable;
     /// [`LogError::Io`], after which the log is poisoned.
     ///

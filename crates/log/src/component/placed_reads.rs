@@ -27,8 +27,8 @@ impl ComponentLog<'_> {
     /// record, because recovery moved this one, it finds the record by its number.
     ///
     /// # Errors
-    /// As [`Log::read`](crate::Log::read). [`ReadError::NotFound`](crate::ReadError::NotFound) also if the
-    /// log never accepted this record there.
+    /// As [`Log::read`](crate::Log::read). [`ReadError::NotFound`](crate::ReadError::NotFound) also
+    /// if the log never accepted this record there.
     ///
     /// # Examples
     /// ```

@@ -97,8 +97,8 @@ impl Consumers {
     /// Returns the offset of a consumer; `None` if it has none. Reads a small file, without a lock.
     ///
     /// # Errors
-    /// [`ConsumerError::Corrupted`]; [`ConsumerError::ForeignFile`] if the file is that of another log;
-    /// [`ConsumerError::UnsupportedVersion`]; [`LogError::Io`].
+    /// [`ConsumerError::Corrupted`]; [`ConsumerError::ForeignFile`] if the file is that of another
+    /// log; [`ConsumerError::UnsupportedVersion`]; [`LogError::Io`].
     pub fn get(&self, name: &str) -> Result<Option<Seq>, ConsumerError> {
         Ok(self.shared.read().map_err(ConsumerError::narrow)?.remove(name))
     }
@@ -115,8 +115,9 @@ impl Consumers {
     ///
     /// # Errors
     /// [`ConsumerError::InvalidConsumer`] for a name that is empty or too long;
-    /// [`ConsumerError::TooManyConsumers`]; [`ConsumerError::Busy`] if other processes held the lock for ten
-    /// seconds; those of [`Consumers::get`]. After [`LogError::Io`] either offset may be there.
+    /// [`ConsumerError::TooManyConsumers`]; [`ConsumerError::Busy`] if other processes held the
+    /// lock for ten seconds; those of [`Consumers::get`]. After [`LogError::Io`] either offset may
+    /// be there.
     pub fn set(&self, name: &str, offset: Seq) -> Result<Option<Seq>, ConsumerError> {
         self.change(name, None, Some(offset))
     }

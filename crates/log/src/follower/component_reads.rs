@@ -108,8 +108,8 @@ impl ReadOnlyComponentLog<'_> {
     /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.
     ///
     /// # Errors
-    /// [`OpenError::Corrupted`] where the app metadata is corrupt, [`OpenError::UnsupportedVersion`],
-    /// [`LogError::Io`].
+    /// [`OpenError::Corrupted`] where the app metadata is corrupt,
+    /// [`OpenError::UnsupportedVersion`], [`LogError::Io`].
     pub fn id(self) -> Result<Option<Component>, OpenError> {
         let read = app_metadata::read(&*self.reader.log.dir).map_err(OpenError::narrow)?;
         Ok(read.map(|(component, _)| component))

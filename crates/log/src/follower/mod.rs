@@ -80,8 +80,8 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// [`OpenError::NotALog`], [`OpenError::UnsupportedVersion`], [`OpenError::ForeignFile`],
-    /// [`LogError::Forked`], [`LogError::Io`]. Corruption is reported by the streams that reach it, and
-    /// by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
+    /// [`LogError::Forked`], [`LogError::Io`]. Corruption is reported by the streams that reach it,
+    /// and by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
     ///
     /// # Examples
     /// ```
@@ -163,8 +163,8 @@ impl ReadOnlyLog {
         Ok(LogStream::new(Box::new(feed.registered())))
     }
 
-    /// Closes the reader and all of its streams. Waiting streams are woken with [`LogError::Closed`].
-    /// Its threads end.
+    /// Closes the reader and all of its streams. Waiting streams are woken with
+    /// [`LogError::Closed`]. Its threads end.
     pub fn close(&self) {
         self.log.close();
     }
@@ -227,7 +227,8 @@ impl ReadOnlyLog {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`LogError::Closed`], and those of [`ReadOnlyLog::open`] when the directory cannot be polled.
+    /// [`LogError::Closed`], and those of [`ReadOnlyLog::open`] when the directory cannot be
+    /// polled.
     ///
     /// # Examples
     /// ```

@@ -69,7 +69,8 @@ impl ReadOnlyStorage<'_> {
     /// of units in segments that may have a gap.
     ///
     /// # Errors
-    /// [`ReadError::Corrupted`] where such a header is corrupt, [`LogError::Io`], [`LogError::Closed`].
+    /// [`ReadError::Corrupted`] where such a header is corrupt, [`LogError::Io`],
+    /// [`LogError::Closed`].
     pub fn stored(self) -> Result<Stored, ReadError> {
         self.count().map_err(ReadError::narrow)
     }

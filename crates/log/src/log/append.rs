@@ -34,13 +34,16 @@ impl Log {
     /// every lock.
     ///
     /// # Errors
-    /// [`AppendError::TooLarge`](crate::AppendError::TooLarge); [`AppendError::NoSpace`](crate::AppendError::NoSpace) on a
-    /// full disk, after which the log stays usable: first this call waits for the segments that a
-    /// retention lets go; [`AppendError::Io`](crate::AppendError::Io) when creating
-    /// or extending a segment failed for another reason, after which the log is poisoned;
-    /// [`AppendError::Poisoned`](crate::AppendError::Poisoned), [`AppendError::Closed`](crate::AppendError::Closed),
-    /// [`AppendError::Stopped`](crate::AppendError::Stopped), [`AppendError::Forked`](crate::AppendError::Forked). In all
-    /// these cases nothing was accepted.
+    /// [`AppendError::TooLarge`](crate::AppendError::TooLarge);
+    /// [`AppendError::NoSpace`](crate::AppendError::NoSpace) on a full disk, after which the log
+    /// stays usable: first this call waits for the segments that a retention lets go;
+    /// [`LogError::Io`](crate::LogError::Io) when creating or extending a segment failed for
+    /// another reason, after which the log is poisoned;
+    /// [`LogError::Poisoned`](crate::LogError::Poisoned),
+    /// [`LogError::Closed`](crate::LogError::Closed),
+    /// [`LogError::Stopped`](crate::LogError::Stopped),
+    /// [`LogError::Forked`](crate::LogError::Forked). In all these cases nothing was
+    /// accepted.
     ///
     /// # Examples
     /// ```
@@ -69,7 +72,8 @@ impl Log {
     /// As [`Log::append`], but waits neither for room nor for disk space.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`AppendError::Full`](crate::AppendError::Full) when it would have to wait.
+    /// As [`Log::append`], and [`AppendError::Full`](crate::AppendError::Full) when it would have
+    /// to wait.
     pub fn try_append(&self, payload: impl AsRef<[u8]>) -> Result<Ticket, AppendError> {
         self.try_append_one(Input::next(&payload))
     }
@@ -78,8 +82,8 @@ impl Log {
     /// makes room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when the record was not
-    /// accepted in time.
+    /// As [`Log::append`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when the
+    /// record was not accepted in time.
     pub fn append_timeout(
         &self,
         payload: impl AsRef<[u8]>,
@@ -106,10 +110,11 @@ impl Log {
     ///
     /// [`AppendError::BatchTooLarge`](crate::AppendError::BatchTooLarge) of atomic records.
     ///
-    /// [`AppendError::Sequence`](crate::AppendError::Sequence) when a record that is to be followed is not the
-    /// last one, or a number is not above it; [`AppendError::Conflict`](crate::AppendError::Conflict) when
-    /// another record, not yet durable, follows it. A caller that lost a race gets either of the
-    /// two, depending on whether the other record is durable already: retry after both.
+    /// [`AppendError::Sequence`](crate::AppendError::Sequence) when a record that is to be followed
+    /// is not the last one, or a number is not above it;
+    /// [`AppendError::Conflict`](crate::AppendError::Conflict) when another record, not yet
+    /// durable, follows it. A caller that lost a race gets either of the two, depending on whether
+    /// the other record is durable already: retry after both.
     ///
     /// # Examples
     /// ```
@@ -170,8 +175,8 @@ impl Log {
     /// As [`Log::write`], but waits neither for room nor for disk space.
     ///
     /// # Errors
-    /// As [`Log::write`], and [`AppendError::Full`](crate::AppendError::Full) when it would have to wait:
-    /// [`WriteError::accepted`] records had room, and none if they are atomic.
+    /// As [`Log::write`], and [`AppendError::Full`](crate::AppendError::Full) when it would have to
+    /// wait: [`WriteError::accepted`] records had room, and none if they are atomic.
     ///
     /// # Examples
     /// ```
@@ -211,8 +216,8 @@ impl Log {
     /// make room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::write`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when not all records were
-    /// accepted in time: [`WriteError::accepted`] were, and none if they are atomic.
+    /// As [`Log::write`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when not all
+    /// records were accepted in time: [`WriteError::accepted`] were, and none if they are atomic.
     pub fn write_timeout<P: AsRef<[u8]>>(
         &self,
         append: Append<'_, P>,
@@ -224,7 +229,8 @@ impl Log {
     /// Returns a ticket that resolves when everything accepted before this call is durable.
     ///
     /// # Errors
-    /// [`LogError::Poisoned`](crate::LogError::Poisoned), [`LogError::Closed`](crate::LogError::Closed) or
+    /// [`LogError::Poisoned`](crate::LogError::Poisoned),
+    /// [`LogError::Closed`](crate::LogError::Closed) or
     /// [`LogError::Stopped`](crate::LogError::Stopped) when the log accepts no more records.
     ///
     /// # Examples

@@ -10,8 +10,8 @@ use crate::runtime::detached::detached;
 
 impl Log {
     /// Makes everything accepted durable, writes the clean-close marker, and releases the lock.
-    /// Later appends get [`LogError::Closed`], and so does a second close. Blocks until commits have
-    /// ended.
+    /// Later appends get [`LogError::Closed`], and so does a second close. Blocks until commits
+    /// have ended.
     ///
     /// # Errors
     /// The failure that kept a record from becoming durable. The log is closed all the same, but

@@ -59,8 +59,8 @@ impl LogRetention<'_> {
     ///
     /// # Errors
     /// [`RetentionError::NotFound`] when a record below `seq` is not durable or does not exist yet,
-    /// [`LogError::Io`], after which the log is poisoned, [`LogError::Poisoned`] when it was poisoned
-    /// before, [`LogError::Closed`].
+    /// [`LogError::Io`], after which the log is poisoned, [`LogError::Poisoned`] when it was
+    /// poisoned before, [`LogError::Closed`].
     ///
     /// # Examples
     /// ```

@@ -51,7 +51,8 @@ impl Log {
     ///
     /// # Errors
     /// [`ReadError::NotFound`] when no durable record has this number, [`ReadError::Trimmed`],
-    /// [`ReadError::Quarantined`], [`ReadError::Corrupted`], [`LogError::Io`], [`LogError::Closed`].
+    /// [`ReadError::Quarantined`], [`ReadError::Corrupted`], [`LogError::Io`],
+    /// [`LogError::Closed`].
     ///
     /// # Examples
     /// ```

@@ -71,9 +71,9 @@ impl Log {
     /// [`OpenError::Locked`] when another handle or process has the log open for writing,
     /// [`OpenError::Corrupted`] when durable bytes are missing (see [`OnCorruption`]),
     /// [`OpenError::InvalidOption`], [`OpenError::HugePages`], [`OpenError::NotALog`],
-    /// [`OpenError::WrongComponent`], [`OpenError::UnsupportedVersion`], [`OpenError::ForeignFile`],
-    /// [`OpenError::NoSpace`] when the disk is full and the reserve does not suffice,
-    /// [`LogError::Forked`], and [`LogError::Io`].
+    /// [`OpenError::WrongComponent`], [`OpenError::UnsupportedVersion`],
+    /// [`OpenError::ForeignFile`], [`OpenError::NoSpace`] when the disk is full and the reserve
+    /// does not suffice, [`LogError::Forked`], and [`LogError::Io`].
     ///
     /// # Examples
     /// ```

@@ -128,9 +128,9 @@ impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
     }
 
     /// # Errors
-    /// [`AppendError::Full`] when other appenders used up the room since `poll_ready`, or on a full disk
-    /// from which segments may leave with the next commit, or are about to be removed by another
-    /// thread; and as [`Log::append`].
+    /// [`AppendError::Full`] when other appenders used up the room since `poll_ready`, or on a full
+    /// disk from which segments may leave with the next commit, or are about to be removed by
+    /// another thread; and as [`Log::append`].
     fn start_send(mut self: Pin<&mut Self>, payload: P) -> Result<(), AppendError> {
         let ticket = self.log.write.try_append_here(Input::next(&payload))?;
         self.keep(ticket);

@@ -199,9 +199,9 @@ impl SnapshotWriter {
     /// Durable when it returns. A crash before that leaves this snapshot, or what was there before.
     ///
     /// # Errors
-    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`], also when the name has no room,
-    /// and [`LogError::Io`] when the content could not be written: the log is not affected.
-    /// [`LogError::Io`] when the name could not be made durable: the log is poisoned.
+    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`], also when the
+    /// name has no room, and [`LogError::Io`] when the content could not be written: the log is not
+    /// affected. [`LogError::Io`] when the name could not be made durable: the log is poisoned.
     /// [`LogError::Closed`].
     pub fn publish(self, note: &[u8]) -> Result<u64, SnapshotError> {
         self.seal_and_publish(note).map_err(SnapshotError::narrow)
@@ -367,8 +367,8 @@ impl IncomingSnapshot {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`SnapshotError::Corrupted`] if a chunk is missing, or does not read back; [`SnapshotError::NoSpace`],
-    /// [`LogError::Io`], [`LogError::Closed`].
+    /// [`SnapshotError::Corrupted`] if a chunk is missing, or does not read back;
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`].
     pub fn publish(self) -> Result<(), SnapshotError> {
         let Self { file, log, _receiving } = self;
         file.seal()

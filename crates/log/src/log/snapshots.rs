@@ -80,8 +80,9 @@ impl Snapshots<'_> {
     /// Durable when it returns. A crash before that leaves what was there before.
     ///
     /// # Errors
-    /// [`SnapshotError::NotFound`] for a record that is not durable: a crash would leave a state ahead of
-    /// the log. [`LogError::Io`] when `state` fails; otherwise as [`SnapshotWriter::publish`].
+    /// [`SnapshotError::NotFound`] for a record that is not durable: a crash would leave a state
+    /// ahead of the log. [`LogError::Io`] when `state` fails; otherwise as
+    /// [`SnapshotWriter::publish`].
     ///
     /// # Examples
     /// ```
@@ -110,14 +111,28 @@ impl Snapshots<'_> {
         let mut writer = self.writer(at.0)?;
         match writer.copy_from(state) {
             Ok(_) => writer.publish(&[]),
-            Err(error) => Err(match error.downcast::<Error>() {
-                Ok(error) => SnapshotError::narrow(error),
-                Err(source) => {
-                    let path = self.log.write.dir.path_of(&paths::snapshot(at.0));
-                    LogError::Io(esker_disk::Error::new(Op::Read, &path, None, source)).into()
-                }
-            }),
+            Err(error) => Err(self.failed_to_copy(at, error)),
         }
+    }
+
+    /// The error for a state that could not be copied to the snapshot `at`.
+    fn failed_to_copy(self, at: Seq, error: io::Error) -> SnapshotError {
+        let source = match error.downcast::<Error>() {
+            // Of the writer, or of a snapshot that is the source.
+            Ok(
+                error @ (Error::Io(_)
+                | Error::NoSpace { .. }
+                | Error::Corrupted(_)
+                | Error::Forked
+                | Error::Stopped
+                | Error::NoThread(_)),
+            ) => return SnapshotError::narrow(error),
+            // The source may read any log.
+            Ok(error) => io::Error::other(error),
+            Err(source) => source,
+        };
+        let path = self.log.write.dir.path_of(&paths::snapshot(at.0));
+        LogError::Io(esker_disk::Error::new(Op::Read, &path, None, source)).into()
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
@@ -157,8 +172,8 @@ impl Snapshots<'_> {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`LogError::Io`], [`LogError::Closed`]; [`LogError::Poisoned`] after a failure: the name of a newer
-    /// snapshot may not be durable.
+    /// [`LogError::Io`], [`LogError::Closed`]; [`LogError::Poisoned`] after a failure: the name of
+    /// a newer snapshot may not be durable.
     pub fn remove(self, at: u64) -> Result<(), LogError> {
         let _not_closing = self.log.change_segments()?;
         if let Some(terminal) = self.log.write.lock().core.failure() {
@@ -172,8 +187,9 @@ impl Snapshots<'_> {
     /// accepts its number and its note. What was received of another snapshot before is dropped.
     ///
     /// # Errors
-    /// [`SnapshotError::Corrupted`] if the header is not valid or not admitted; [`SnapshotError::Busy`] while
-    /// another one is being received; [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`].
+    /// [`SnapshotError::Corrupted`] if the header is not valid or not admitted;
+    /// [`SnapshotError::Busy`] while another one is being received; [`SnapshotError::NoSpace`],
+    /// [`LogError::Io`], [`LogError::Closed`].
     pub fn receive(
         self,
         header: &[u8],

@@ -124,9 +124,9 @@ struct Source {
 /// Changes nothing.
 ///
 /// # Errors
-/// [`RepairError::NotALog`](crate::RepairError::NotALog) if its name is not that of such a file, or there is no
-/// log around it; `Corrupted` if the manifest is corrupt and the other files do not name the log;
-/// `UnsupportedVersion` and `Io`.
+/// [`RepairError::NotALog`](crate::RepairError::NotALog) if its name is not that of such a file, or
+/// there is no log around it; `Corrupted` if the manifest is corrupt and the other files do not
+/// name the log; `UnsupportedVersion` and `Io`.
 pub fn salvage(
     file: impl AsRef<Path>,
     options: impl Into<ReadOptions>,

@@ -100,8 +100,8 @@ impl Ticket {
     /// that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Ticket::blocking_wait`], and [`WaitError::Timeout`]; the record may still become durable
-    /// after that.
+    /// As [`Ticket::blocking_wait`], and [`WaitError::Timeout`]; the record may still become
+    /// durable after that.
     pub fn blocking_wait_timeout(mut self, timeout: Duration) -> Result<Appended, WaitError> {
         self.block(Instant::now().checked_add(timeout))
     }

@@ -40,9 +40,9 @@ pub use verify::{VerifyReport, verify, verify_with};
 ///
 /// # Errors
 /// [`RepairError::Locked`] while another handle or process has the log open for writing,
-/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`], [`LogError::Io`].
-/// [`RepairError::Corrupted`] if corruption is left after several attempts: what was quarantined until
-/// then stays under `quarantine/`, and the log does not open.
+/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`],
+/// [`LogError::Io`]. [`RepairError::Corrupted`] if corruption is left after several attempts: what
+/// was quarantined until then stays under `quarantine/`, and the log does not open.
 ///
 /// # Examples
 /// ```

@@ -70,9 +70,9 @@ pub struct VerifyReport {
 /// With a concurrent writer, commits made meanwhile are not checked.
 ///
 /// # Errors
-/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`], [`LogError::Io`].
-/// Corruption is part of the report, also that of the manifest. It is [`RepairError::Corrupted`] only
-/// where the other files do not name the log.
+/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`],
+/// [`LogError::Io`]. Corruption is part of the report, also that of the manifest. It is
+/// [`RepairError::Corrupted`] only where the other files do not name the log.
 ///
 /// [`RepairError::NotALog`]: crate::RepairError::NotALog
 /// [`RepairError::UnsupportedVersion`]: crate::RepairError::UnsupportedVersion

@@ -45,7 +45,7 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
             match read {
                 Ok(view) => assert!(there && *view == *payload(seq), "read({seq}), trim {trim}"),
                 Err(ReadError::NotFound { .. }) => {
-                    assert!(!there && !trimmed, "{seq}, trim {trim}")
+                    assert!(!there && !trimmed, "{seq}, trim {trim}");
                 }
                 other => assert!(
                     is_trimmed(other.map_err(Into::into), oldest) && trimmed,
