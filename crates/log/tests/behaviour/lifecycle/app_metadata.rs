@@ -153,7 +153,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     let (log, disk, _engine) = log();
     assert!(matches!(
         log.component().put_app_metadata(OURS, &[0; (64 << 10) + 1]),
-        Err(Error::TooLarge { .. })
+        Err(Error::ContentTooLarge { .. })
     ));
     log.component().put_app_metadata(OURS, b"sound").unwrap();
     let path = std::path::Path::new(DIR).join("note");
