@@ -44,6 +44,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::error::{Error, Result, Trimmed, corruption_at};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::BackupError;
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;

@@ -6,6 +6,8 @@ use esker_disk::{Dir, Disk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::OpenError;
 use crate::store::{app_metadata, directory, paths};
 

@@ -3,6 +3,8 @@
 use super::component_log::ComponentLog;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::log_error::refuse_if_forked;
 use crate::base::operation_errors::OpenError;
 use crate::store::app_metadata::{self, APP_METADATA_BYTES_MAX};

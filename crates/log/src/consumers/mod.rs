@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 use esker_disk::{Dir, Lock};
 
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::log_error::refuse_if_forked;
 use crate::base::operation_errors::ConsumerError;
 use crate::base::position::Seq;

@@ -9,6 +9,8 @@ use std::thread::{self, JoinHandle};
 use esker_disk::process;
 
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::log_error::refuse_if_forked;
 use crate::base::operation_errors::SnapshotError;
 use crate::format::{BLOCK_BYTES, random_numbers};

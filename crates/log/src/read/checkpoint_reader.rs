@@ -5,6 +5,8 @@ use std::sync::Arc;
 use esker_disk::Dir;
 
 use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::ReadError;
 use crate::format::LogId;
 use crate::read::samples;

@@ -5,6 +5,8 @@ use std::io;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::SnapshotError;
 use crate::format::{BLOCK_BYTES, is_zero};
 use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};

@@ -6,6 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::ReadError;
 use crate::base::position::Seq;
 use crate::read::batch::{Batch, View};

@@ -19,6 +19,8 @@ use std::path::Path;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result, with_causes};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
 use crate::base::operation_errors::RepairError;
 use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
