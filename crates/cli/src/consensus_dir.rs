@@ -170,7 +170,7 @@ fn without_keys(dir: &Path) -> Failure {
             let error = esker_log::Error::WrongComponent { dir: dir.clone(), found, expected };
             Failure::from_log(&error, &dir)
         }
-        Err(error) => Failure::from_log(&error, dir),
+        Err(error) => Failure::from_log(&error.into(), dir),
     }
 }
 

@@ -170,7 +170,7 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     let log = Log::builder(dir)
         .options(options)
         .open()
-        .map_err(|error| Failure::from_log(&error, dir))?;
+        .map_err(|error| Failure::from_log(&error.into(), dir))?;
     let recovery = log.storage().recovery();
     if recovery.prior_shutdown == PriorShutdown::Unclean {
         let cut = match &recovery.truncated_tail {

@@ -183,12 +183,12 @@ fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<(), BackupError> {
 pub(crate) fn discard(dest: &Path, finished: Component, disk: &dyn Disk) {
     let removed = match esker_log::component::discard(dest, UNFINISHED_BACKUP, disk) {
         // This copy was finished before the backup failed.
-        Err(esker_log::Error::WrongComponent { .. }) => {
+        Err(esker_log::OpenError::WrongComponent { .. }) => {
             esker_log::component::discard(dest, finished, disk)
         }
         removed => removed,
     };
-    report(removed, dest);
+    report(removed.map_err(Into::into), dest);
 }
 
 fn report(removed: esker_log::Result<()>, dest: &Path) {
@@ -212,13 +212,17 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log, Bac
         // the directory is that of the backup.
         Ok(_) => Err(used()),
         Err(
-            esker_log::Error::Locked { .. }
-            | esker_log::Error::WrongComponent { .. }
-            | esker_log::Error::NotALog { .. },
+            esker_log::OpenError::Locked { .. }
+            | esker_log::OpenError::WrongComponent { .. }
+            | esker_log::OpenError::NotALog { .. },
         ) => Err(used()),
         Err(error) => {
             // What this call created. A copy that is complete is another backup's.
-            report(esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
+            report(
+                esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk)
+                    .map_err(Into::into),
+                dir,
+            );
             Err(StorageError::from_log(error).into())
         }
     }

@@ -11,7 +11,7 @@
 
 use std::path::Path;
 
-use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Start};
+use esker_log::{Component, Log, ReadError, ReadOnlyLog, ReadOptions, Start};
 
 use crate::errors::manager_errors::OpenError;
 use crate::record::Record;
@@ -34,12 +34,12 @@ pub const REGISTRY_COPY_COMPONENT: Component = Component(*b"ESKRKYCP");
 /// [`COPY_COMPONENT`]. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Component), OpenError> {
     match Log::builder(dir).options(options.clone()).open() {
-        Err(esker_log::Error::WrongComponent { found: Some(COPY_COMPONENT), .. }) => {
+        Err(esker_log::OpenError::WrongComponent { found: Some(COPY_COMPONENT), .. }) => {
             let mut own = options;
             own.component = Some(COPY_COMPONENT);
             Ok((Log::builder(dir).options(own).open().map_err(refined)?, COPY_COMPONENT))
         }
-        Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
+        Err(esker_log::OpenError::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
             tracing::warn!(dir = %dir.display(), "app metadata of the consensus log missing or corrupt");
             let mut plain = options;
             plain.component = None;
@@ -84,7 +84,7 @@ pub(crate) fn open_read_only(
 ) -> Result<(ReadOnlyLog, Option<Component>), OpenError> {
     let found = match esker_log::component::identify(dir, options.clone()) {
         // Corrupt app metadata is ignored, as opening does.
-        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => {
+        Err(error @ esker_log::OpenError::UnsupportedVersion { .. }) => {
             return Err(StorageError::from_log(error).into());
         }
         found => found.unwrap_or(Some(COMPONENT)),
@@ -113,11 +113,11 @@ pub(crate) fn open_known(dir: &Path, options: ReadOptions) -> Result<ReadOnlyLog
 fn is_one(dir: &Path, options: &esker_log::Options) -> bool {
     let reader = ReadOnlyLog::builder(dir).options(options.clone()).open();
     // If it cannot be read, opening reports the error.
-    !matches!(reader.and_then(|reader| first_is_one(&reader)), Ok(Some(false)))
+    !reader.is_ok_and(|reader| matches!(first_is_one(&reader), Ok(Some(false))))
 }
 
 /// Whether the first durable record is that of a consensus log; `None` if there is none.
-fn first_is_one(reader: &ReadOnlyLog) -> esker_log::Result<Option<bool>> {
+fn first_is_one(reader: &ReadOnlyLog) -> Result<Option<bool>, ReadError> {
     let mut stream = reader.stream(Start::Oldest)?;
     loop {
         match stream.try_next() {
@@ -125,7 +125,7 @@ fn first_is_one(reader: &ReadOnlyLog) -> esker_log::Result<Option<bool>> {
                 let first = batch.as_ref().and_then(|batch| batch.iter().next());
                 return Ok(first.map(|record| Record::decode(record.payload).is_ok()));
             }
-            Err(esker_log::Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             Err(error) => return Err(error),
         }
     }

@@ -63,7 +63,7 @@ impl Ticket {
         match self.waits {
             None => done(Ok(())),
             Some((ticket, log)) => ticket.on_durable(move |outcome| {
-                done(outcome.map(drop).map_err(|error| log.fail(error)));
+                done(outcome.map(drop).map_err(|error| log.fail(error.into())));
             }),
         }
     }
@@ -96,7 +96,7 @@ impl Ticket {
     /// [`StorageError`], for example [`StorageError::Log`] when the write or sync failed.
     pub fn blocking_wait(self) -> Result<(), StorageError> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
-        ticket.blocking_wait().map(drop).map_err(|error| log.fail(error))
+        ticket.blocking_wait().map(drop).map_err(|error| log.fail(error.into()))
     }
 
     /// As [`Ticket::blocking_wait`], for at most `timeout`.
@@ -106,7 +106,7 @@ impl Ticket {
     /// durable later.
     pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<(), StorageError> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
-        ticket.blocking_wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))
+        ticket.blocking_wait_timeout(timeout).map(drop).map_err(|error| log.fail(error.into()))
     }
 }
 
@@ -116,6 +116,6 @@ impl Future for Ticket {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some((ticket, log)) = &mut self.waits else { return Poll::Ready(Ok(())) };
         let outcome = std::task::ready!(Pin::new(ticket).poll(cx));
-        Poll::Ready(outcome.map(drop).map_err(|error| log.fail(error)))
+        Poll::Ready(outcome.map(drop).map_err(|error| log.fail(error.into())))
     }
 }

@@ -24,7 +24,8 @@ impl Queue {
 
     /// Adds a job. Durable when this returns.
     pub fn push(&self, job: &str) -> Result<(), Error> {
-        self.log.append(job)?.blocking_wait().map(drop)
+        self.log.append(job)?.blocking_wait()?;
+        Ok(())
     }
 
     /// The next jobs with their numbers; empty when there are none.
@@ -37,7 +38,7 @@ impl Queue {
 
     /// Marks all jobs through this one as done: they are not delivered again after a crash.
     pub fn done(&self, through: Seq) -> Result<(), Error> {
-        self.log.retention().truncate_before(Seq(through.0 + 1))
+        self.log.retention().truncate_before(Seq(through.0 + 1)).map_err(Into::into)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use esker::log::ReadError;
 use esker::{Error, ReadOnlyLog, Start};
 
 /// Calls `each` with the payloads in `dir`, from the oldest on, until no record came for `idle`.
@@ -16,10 +17,10 @@ pub fn run(dir: &Path, idle: Duration, mut each: impl FnMut(&[u8])) -> Result<()
     loop {
         match stream.blocking_next_timeout(idle) {
             Ok(batch) => batch.iter().for_each(|record| each(record.payload)),
-            Err(Error::Timeout) => return Ok(()),
+            Err(ReadError::Timeout) => return Ok(()),
             // Corrupt records were quarantined by a repair; the stream continues after them.
-            Err(Error::Quarantined(_)) => {}
-            Err(error) => return Err(error),
+            Err(ReadError::Quarantined(_)) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -146,7 +146,7 @@ fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
         let Some(view) = view.upgrade() else { return };
         let outcome = match more {
             Ok(()) => view.refresh(),
-            Err(esker_log::Error::Timeout) => continue,
+            Err(esker_log::ReadError::Timeout) => continue,
             Err(error) => Err(error.into()),
         };
         match outcome {

@@ -189,7 +189,12 @@ struct Careless {
 
 impl Careless {
     fn open(disk: Arc<dyn Disk>) -> esker_log::Result<Log> {
-        Log::builder("log").disk(disk).engine(Engine::manual()).segment_size(64 << 10).open()
+        Log::builder("log")
+            .disk(disk)
+            .engine(Engine::manual())
+            .segment_size(64 << 10)
+            .open()
+            .map_err(Into::into)
     }
 }
 

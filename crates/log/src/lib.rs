@@ -60,7 +60,7 @@
 //!         assert_eq!(batch?.iter().count(), 1);
 //!     }
 //!
-//!     log.close_async().await
+//!     Ok(log.close_async().await?)
 //! }
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -101,7 +101,12 @@ pub use backup::{Backup, path_is_within};
 pub use base::component::Component;
 pub use base::error::{Corruption, Error, LiveCopySign, Result, Trimmed};
 pub use base::invalid_option::InvalidOption;
+pub use base::log_error::LogError;
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};
+pub use base::operation_errors::{
+    AppendError, BackupError, ConsumerError, OpenError, ReadError, RepairError, RetentionError,
+    SnapshotError, WaitError,
+};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
 };

@@ -23,7 +23,8 @@ use corruption_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
 use esker_log::fuzzing::{decode_file, decode_segment};
 use esker_log::{
-    Engine, Error, Log, OnCorruption, OpenCheck, Position, ReadOnlyLog, Start, repair, verify,
+    Engine, Log, LogError, OnCorruption, OpenCheck, OpenError, Position, ReadOnlyLog, Start,
+    repair, verify,
 };
 
 /// More than anything here should need, and far less than the lengths claim.
@@ -121,7 +122,7 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
         (options.check, options.on_corruption) = (validate, on_corruption);
         let log = match Log::builder(DIR).options(options).open() {
             Ok(log) => log,
-            Err(Error::Io(cause)) => return Err(format!("{cause:?}")),
+            Err(OpenError::Log(LogError::Io(cause))) => return Err(format!("{cause:?}")),
             Err(_) => continue,
         };
         reading::of_log(&log, Start::Oldest)?;

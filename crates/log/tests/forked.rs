@@ -11,8 +11,8 @@ use std::time::Duration;
 use esker_disk::{Dir, DirDisk, Disk, Op, OpenMode, Refusal, StdDisk};
 use esker_log::component::Purpose;
 use esker_log::{
-    Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
-    Retention, Seq, Sink, Start,
+    Append, Engine, Error, Log, OpenError, Policy, Position, PriorShutdown, ReadOnlyLog,
+    ReadOptions, Retention, Seq, Sink, Start,
 };
 use esker_testkit::{Call, HookedDisk, import, in_forked_child, polled_once};
 use futures_util::StreamExt;
@@ -52,7 +52,7 @@ fn a_child_that_drops_a_log_leaves_the_lock_to_its_parent() {
     with(&|log| _ = log.append("before").unwrap().blocking_wait().unwrap());
     in_forked_child(|| drop(log.take())).unwrap();
     match Log::open(&dir) {
-        Err(Error::Locked { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+        Err(OpenError::Locked { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
         other => panic!("the lock of a living writer is free: {other:?}"),
     }
     with(&|log| _ = log.append("after").unwrap().blocking_wait().unwrap());

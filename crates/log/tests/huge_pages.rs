@@ -10,7 +10,7 @@ use std::path::Path;
 
 use esker_disk::HugePages;
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, InvalidOption, Log, Options, Start};
+use esker_log::{InvalidOption, Log, OpenError, Options, Start};
 use fixture::{DIR, all, append, payload, payloads, small};
 
 /// The smallest log on huge pages; `None` where the kernel has none.
@@ -34,7 +34,7 @@ fn buffers_that_are_not_whole_pages_are_refused_by_option_name() {
         options.buffer_size = size;
         let error = Log::builder(DIR).options(options).open().unwrap_err();
         assert!(
-            matches!(error, Error::InvalidOption(InvalidOption { option: "buffer_size", .. })),
+            matches!(error, OpenError::InvalidOption(InvalidOption { option: "buffer_size", .. })),
             "{size}: {error}"
         );
         assert!(error.to_string().contains(&page.to_string()), "{error}");
@@ -52,7 +52,7 @@ fn too_few_huge_pages_fail_the_open_and_name_the_command() {
         return eprintln!("SKIPPED: so many huge pages are reserved here");
     }
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    let Error::HugePages(cause) = &error else { unreachable!("{error}") };
+    let OpenError::HugePages(cause) = &error else { unreachable!("{error}") };
     // The buffers, and the one that is being filled when all others wait.
     assert_eq!(cause.needed, 1025 * ((64 << 20) / page));
     assert!(cause.reserve >= cause.needed);

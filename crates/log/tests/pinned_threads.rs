@@ -8,7 +8,7 @@ mod fixture;
 use std::fs;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, InvalidOption, Log};
+use esker_log::{Engine, InvalidOption, Log, OpenError};
 use fixture::{DIR, all, append, block_on, payload, payloads, small};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -41,7 +41,7 @@ fn pinned_engine_threads_stay_on_their_processor() {
         options.pin = Some(nowhere);
         let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
         assert!(
-            matches!(error, Error::InvalidOption(InvalidOption { option: "pin", .. })),
+            matches!(error, OpenError::InvalidOption(InvalidOption { option: "pin", .. })),
             "{error}"
         );
         assert!(error.to_string().contains(&nowhere.to_string()), "{error}");
@@ -69,5 +69,8 @@ fn pinned_engine_threads_stay_on_their_processor() {
 
     options.engine = Some(Engine::manual());
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::InvalidOption(InvalidOption { option: "pin", .. })), "{error}");
+    assert!(
+        matches!(error, OpenError::InvalidOption(InvalidOption { option: "pin", .. })),
+        "{error}"
+    );
 }

@@ -7,7 +7,7 @@
 mod fixture;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, LogStream, ReadOnlyLog, Start};
+use esker_log::{Log, LogStream, ReadError, ReadOnlyLog, Start};
 use fixture::{DIR, append, block_on, follows, in_time, small, until};
 use futures_util::StreamExt;
 
@@ -30,7 +30,7 @@ fn busy(reader: &ReadOnlyLog) -> LogStream {
             last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
         }
         let end = stream.blocking_next_timeout(std::time::Duration::from_millis(1)).err();
-        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+        assert!(matches!(end, Some(ReadError::Timeout)), "{end:?}");
         stream
     })
 }

@@ -100,6 +100,7 @@ pub async fn watch(
         }
     })
     .await
+    .map_err(Into::into)
 }
 
 #[cfg(test)]

@@ -55,11 +55,11 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     let reader = ReadOnlyLog::builder(&arguments.dir)
         .options(arguments.writing.options())
         .open()
-        .map_err(log_failure)?;
+        .map_err(|error| log_failure(error.into()))?;
     output::print(&format!("open {}\n", begin.elapsed().as_micros()))?;
     let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut follower = Follower {
-        stream: reader.stream(Start::Oldest).map_err(log_failure)?,
+        stream: reader.stream(Start::Oldest).map_err(|error| log_failure(error.into()))?,
         expected: ExpectedRecords::new(&recipe, arguments.verify),
         out: output::buffered()?,
         seen: 0,
@@ -114,7 +114,7 @@ impl<W: Write> Follower<W> {
             Some(batch) => Ok(batch),
             None => {
                 let _ = self.out.flush();
-                self.stream.blocking_next_timeout(POLL_INTERVAL)
+                self.stream.blocking_next_timeout(POLL_INTERVAL).map_err(Into::into)
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use esker_log::{Batch, Log, LogStream, Result, Start};
+use esker_log::{Batch, Log, LogStream, ReadError, Result, Start};
 use futures_core::Stream as _;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -200,12 +200,17 @@ impl TailReaders {
     }
 
     /// Checks and counts a batch, and records its lag.
-    fn receive(&self, reader: u32, next: Option<Result<Batch>>, seen: &mut u64) -> Outcome<Tally> {
+    fn receive(
+        &self,
+        reader: u32,
+        next: Option<Result<Batch, ReadError>>,
+        seen: &mut u64,
+    ) -> Outcome<Tally> {
         let delivered = Instant::now();
         let Some(next) = next else {
             return Err(Failure::failed(format!("the stream ended after record {seen}")));
         };
-        let batch = next.map_err(|error| Failure::from_log(&error, &self.dir))?;
+        let batch = next.map_err(|error| Failure::from_log(&error.into(), &self.dir))?;
         let tally = self.expected.check(u64::from(reader), seen, &batch)?;
         let lag = self.durable_times.lag(*seen, delivered);
         let shard = &self.lags[reader as usize % SHARD_COUNT];

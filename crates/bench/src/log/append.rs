@@ -42,7 +42,10 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let begin = Instant::now();
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
+    let log = Log::builder(&dir)
+        .options(options.clone())
+        .open()
+        .map_err(|error| log_failure(error.into()))?;
     report_opening(&log, begin.elapsed(), arguments.json);
     if let Some(switch) = switch {
         switch.set();
@@ -54,7 +57,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let (latencies, counts) = (callers.take_latencies(), callers.counts());
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, &plan, work));

@@ -45,7 +45,7 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     let log = Log::builder(&arguments.dir)
         .options(arguments.writing.options())
         .open()
-        .map_err(log_failure)?;
+        .map_err(|error| log_failure(error.into()))?;
     let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut payloads: Vec<Payload> = (0..BATCH_RECORDS).map(|_| recipe.payload(0)).collect();
     let mut count = log.durable().0;
@@ -53,10 +53,12 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     while left > 0 {
         left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(log_failure)?);
     }
-    log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(log_failure)?;
+    log.barrier()
+        .and_then(esker_log::Ticket::blocking_wait)
+        .map_err(|error| log_failure(error.into()))?;
     output::print(&format!("{count}\n"))?;
     match arguments.then {
-        After::Close => log.close().map_err(log_failure),
+        After::Close => log.close().map_err(|error| log_failure(error.into())),
         After::Kill => loop {
             append(&log, &mut payloads, &mut count).map_err(log_failure)?;
         },

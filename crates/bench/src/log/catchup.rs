@@ -42,7 +42,8 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         Workload { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
+    let log = Log::builder(&dir).options(options.clone()).open();
+    let log = log.map_err(|error| log_failure(error.into()))?;
     let mut callers = Callers::new(&log, work, &recipe)?;
     let bytes = arguments.bytes.unwrap_or(DEFAULT_LOG_BYTES);
     let records = bytes.div_ceil(mean_size(arguments)).max(1);
@@ -73,7 +74,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, bytes, seconds, &beside));
@@ -238,11 +239,12 @@ impl Reading<'_> {
         let cold = self.direct || drop_cached_pages(self.dir);
         let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
         let begin = Instant::now();
-        let mut stream = self.log.stream(Start::Oldest).map_err(log_failure)?;
+        let mut stream =
+            self.log.stream(Start::Oldest).map_err(|error| log_failure(error.into()))?;
         let mut seen = 0;
         while seen < self.last && !over.load(Relaxed) {
             let start = Instant::now();
-            let Some(batch) = stream.try_next().map_err(log_failure)? else {
+            let Some(batch) = stream.try_next().map_err(|error| log_failure(error.into()))? else {
                 return Err(Failure::failed(format!(
                     "the reader stopped after record {seen} of {}",
                     self.last

@@ -48,7 +48,10 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
+    let log = Log::builder(&dir)
+        .options(options.clone())
+        .open()
+        .map_err(|error| log_failure(error.into()))?;
     let runtime = tasks::runtime().map_err(|error| Failure::from_io("start threads", &error))?;
     let of_io = |error| Failure::from_io("start a thread", &error);
 
@@ -87,7 +90,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     }
     drop((fanout, open_loop));
     let stats = log.stats();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     floor.sample()?;
     readback::compare(&dir, &options, &recipe, 1)?.ends_with(&[count])?;
 

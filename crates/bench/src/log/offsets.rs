@@ -65,7 +65,10 @@ fn measure(
     let log_failure = |error| Failure::from_log(&error, dir);
     floor.restart();
     floor.sample()?;
-    let log = Log::builder(dir).options(arguments.options()).open().map_err(log_failure)?;
+    let log = Log::builder(dir)
+        .options(arguments.options())
+        .open()
+        .map_err(|error| log_failure(error.into()))?;
     let plan = Plan::new(arguments, callers);
     let mut work = OffsetCallers::new(&log, arguments.seed, callers, names);
     work.run(plan.warm_up).map_err(log_failure)?;
@@ -93,7 +96,7 @@ fn measure(
     }
     floor.sample()?;
     let stats = log.stats();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     let compared = compare(dir, &work, arguments.expect_seed.unwrap_or(arguments.seed))?;
 
     let names_bytes: usize = work.callers.iter().flat_map(|c| &c.names).map(String::len).sum();
@@ -162,10 +165,15 @@ impl Caller {
     /// Sets all names of this caller.
     fn set(&self, consumers: &Consumers, seed: u64, call: u64) -> Result<()> {
         if let [name] = &self.names[..] {
-            return consumers.set(name, offset(seed, self.first, call)).map(drop);
+            return consumers
+                .set(name, offset(seed, self.first, call))
+                .map(drop)
+                .map_err(Into::into);
         }
         let numbered = (self.first..).zip(&self.names);
-        consumers.set_all(numbered.map(|(n, name)| (name.as_str(), offset(seed, n, call))))
+        consumers
+            .set_all(numbered.map(|(n, name)| (name.as_str(), offset(seed, n, call))))
+            .map_err(Into::into)
     }
 
     /// Calls until the slice ends.
@@ -230,8 +238,8 @@ impl OffsetCallers {
 /// how many there are.
 fn compare(dir: &Path, work: &OffsetCallers, seed: u64) -> Outcome<u64> {
     let log_failure = |error| Failure::from_log(&error, dir);
-    let reader = ReadOnlyLog::open(dir).map_err(log_failure)?;
-    let found = reader.consumers().list().map_err(log_failure)?;
+    let reader = ReadOnlyLog::open(dir).map_err(|error| log_failure(error.into()))?;
+    let found = reader.consumers().list().map_err(|error| log_failure(error.into()))?;
     let mut expected: Vec<(&str, Seq)> = Vec::new();
     for caller in &work.callers {
         let numbered = (caller.first..).zip(&caller.names);

@@ -101,7 +101,7 @@ impl Opening<'_> {
             if log.durable().0 < self.durable {
                 return Err(Failure::corrupt("durable records are missing after the kill"));
             }
-            log.close().map_err(|error| Failure::from_log(&error, self.dir))?;
+            log.close().map_err(|error| Failure::from_log(&error.into(), self.dir))?;
         }
         Ok(openings)
     }
@@ -110,7 +110,7 @@ impl Opening<'_> {
         let mut openings = Openings::none();
         for _ in 0..CLOSE_ROUNDS {
             let log = openings.time(self.dir, &self.options, PriorShutdown::Clean)?;
-            log.close().map_err(|error| Failure::from_log(&error, self.dir))?;
+            log.close().map_err(|error| Failure::from_log(&error.into(), self.dir))?;
         }
         Ok(openings)
     }
@@ -222,7 +222,7 @@ impl Openings {
         let opened = Log::builder(dir).options(options.clone()).open();
         let time = begin.elapsed();
         let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
-        let log = opened.map_err(|error| Failure::from_log(&error, dir))?;
+        let log = opened.map_err(|error| Failure::from_log(&error.into(), dir))?;
         if log.storage().recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
                 "the shutdown before this opening was {:?} instead of {expected:?}",

@@ -49,15 +49,16 @@ pub fn compare(
     let mut options = options.clone();
     options.must_exist = true;
     let ring = std::mem::replace(&mut options.retention, Retention::NONE) != Retention::NONE;
-    let log = Log::builder(dir).options(options).open().map_err(log_failure)?;
+    let log =
+        Log::builder(dir).options(options).open().map_err(|error| log_failure(error.into()))?;
     let mut writers: Vec<NextRecord> = (0..writers)
         .map(|writer| NextRecord { payload: recipe.payload(writer), count: (!ring).then_some(0) })
         .collect();
     let begin = Instant::now();
-    let mut stream = log.stream(Start::Oldest).map_err(log_failure)?;
+    let mut stream = log.stream(Start::Oldest).map_err(|error| log_failure(error.into()))?;
     let mut last = (!ring).then_some(0);
     let (mut records, mut bytes) = (0, 0);
-    while let Some(batch) = stream.try_next().map_err(log_failure)? {
+    while let Some(batch) = stream.try_next().map_err(|error| log_failure(error.into()))? {
         for record in &batch {
             let (seq, prev) = (record.seq.0, record.prev.0);
             let follows = seq == prev + 1 && last.is_none_or(|last| last == prev);
@@ -72,7 +73,7 @@ pub fn compare(
         }
     }
     let time = begin.elapsed();
-    log.close().map_err(log_failure)?;
+    log.close().map_err(|error| log_failure(error.into()))?;
     let counts = writers.iter().map(|next| next.count).collect();
     Ok(Comparison { counts, records, bytes, last: last.unwrap_or_default(), time })
 }

@@ -43,7 +43,8 @@ impl DirectoryArguments {
         };
         if found.component == Component::Log {
             // A directory that cannot be read is reported as such: its flags are not the fault.
-            ReadOnlyLog::open(&found.path).map_err(|error| Failure::from_log(&error, &self.dir))?;
+            ReadOnlyLog::open(&found.path)
+                .map_err(|error| Failure::from_log(&error.into(), &self.dir))?;
         }
         let is = match esker_log::component::identify(&found.path, ReadOptions::default()) {
             Ok(Some(other)) if found.component == Component::Log => component_name(other),

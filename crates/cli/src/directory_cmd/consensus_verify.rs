@@ -60,7 +60,7 @@ fn check(component: Component, target: &Target, as_json: bool) -> Outcome<Report
     let dir = &target.dir;
     let bar = progress::bytes_bar(as_json);
     let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|error| Failure::from_consensus(StorageError::Log(error), dir))?;
+        .map_err(|error| Failure::from_consensus(StorageError::Log(error.into()), dir))?;
     bar.finish_and_clear();
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if valid { Some(read(target, report.records, as_json)?) } else { None };

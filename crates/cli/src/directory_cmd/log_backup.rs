@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use esker_log::{Backup, Error, ReadOnlyLog};
+use esker_log::{Backup, BackupError, Error, OpenError, ReadOnlyLog};
 use serde_json::json;
 
 use super::component::Component;
@@ -19,7 +19,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Backs up.
 pub fn backup(dir: &Path, dest: &Path, as_json: bool) -> Outcome {
     let backup = copy(dir, dest, as_json, |log| {
-        log.storage().backup(dest).map_err(|error| explain(&error, dir, dest))
+        log.storage().backup(dest).map_err(|error| explain(&error.into(), dir, dest))
     })?;
     print(&backup, "backed up", as_json)
 }
@@ -27,11 +27,11 @@ pub fn backup(dir: &Path, dest: &Path, as_json: bool) -> Outcome {
 /// Restores.
 pub fn restore(backup: &Path, dir: &Path, as_json: bool) -> Outcome {
     let restored = copy(backup, dir, as_json, |log| match log.storage().restore(dir) {
-        Err(Error::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
+        Err(BackupError::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
             "{} is not empty: {found}; a log is restored to a directory of its own",
             dir.display()
         ))),
-        restored => restored.map_err(|error| explain(&error, backup, dir)),
+        restored => restored.map_err(|error| explain(&error.into(), backup, dir)),
     })?;
     print(&restored, "restored", as_json)
 }
@@ -42,7 +42,7 @@ fn copy(
     as_json: bool,
     copy: impl FnOnce(&ReadOnlyLog) -> Outcome<Backup>,
 ) -> Outcome<Backup> {
-    let log_failure = |error: Error| Failure::from_log(&error, from);
+    let log_failure = |error: OpenError| Failure::from_log(&error.into(), from);
     let log = ReadOnlyLog::open(from).map_err(log_failure)?;
     log.component().id().map_err(log_failure)?;
     let total = log.storage().metadata().disk_bytes;

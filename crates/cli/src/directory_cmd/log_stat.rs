@@ -15,10 +15,10 @@ use esker_command::output;
 
 /// Prints the summary.
 pub fn run(dir: &Path, as_json: bool) -> Outcome {
-    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e, dir))?;
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e.into(), dir))?;
     let log_failure = |e| Failure::from_log(&e, dir);
     let metadata = reader.storage().metadata();
-    let stored = reader.storage().stored().map_err(log_failure)?;
+    let stored = reader.storage().stored().map_err(|e| log_failure(e.into()))?;
     let (oldest, unreadable) = oldest_time(&reader).map_err(log_failure)?;
     let corruption = reader.storage().corruption().or(unreadable);
     let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
+use esker_log::{Corruption, Error, OpenError, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
 use super::component::Component;
@@ -17,7 +17,7 @@ pub fn run(dir: &Path, as_json: bool) -> Outcome {
     let bar = progress::bytes_bar(as_json);
     let failed = |error: Error| Failure::from_log(&error, dir);
     let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(failed)?;
+        .map_err(|error| failed(error.into()))?;
     bar.finish_and_clear();
     let (corrupt, unread) = corrupt_beside(dir);
     report.corruption.extend(corrupt);
@@ -48,21 +48,21 @@ pub(super) fn corrupt_beside(dir: &Path) -> (Vec<Corruption>, Option<Error>) {
     };
     match ReadOnlyLog::open(dir) {
         Ok(log) => {
-            note(log.consumers().list().map(drop));
+            note(log.consumers().list().map(drop).map_err(Error::from));
             match log.snapshots().list() {
                 Ok(all) => all.into_iter().for_each(|at| note(read_snapshot(&log, at))),
-                Err(error) => note(Err(error)),
+                Err(error) => note(Err(error.into())),
             }
         }
-        Err(Error::Corrupted(_)) => {}
-        Err(error) => note(Err(error)),
+        Err(OpenError::Corrupted(_)) => {}
+        Err(error) => note(Err(error.into())),
     }
     (corrupt, unread)
 }
 
 /// Reads a snapshot to its end, unless it was removed meanwhile.
 fn read_snapshot(log: &ReadOnlyLog, at: u64) -> Result<(), Error> {
-    log.snapshots().reader(at)?.map_or(Ok(()), |mut snapshot| snapshot.verify())
+    log.snapshots().reader(at)?.map_or(Ok(()), |mut snapshot| Ok(snapshot.verify()?))
 }
 
 /// Fails if the log is corrupt.

@@ -56,7 +56,7 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
     };
     let bar = progress::bytes_bar(*json);
     let repaired = esker_log::repair_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|e| Failure::from_log(&e, dir))?;
+        .map_err(|e| Failure::from_log(&e.into(), dir))?;
     bar.finish_and_clear();
     // No repair changes offsets or snapshots, and `verify` would report them again.
     let (left, unread) = corrupt_beside(dir);
@@ -79,7 +79,7 @@ fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
     if !repaired.manifest_rebuilt {
         return Ok(None);
     }
-    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e, dir))?;
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e.into(), dir))?;
     Ok(Some(reader.oldest()).filter(|oldest| *oldest > Seq(1)))
 }
 

@@ -13,10 +13,9 @@ use esker_command::progress;
 
 /// Checks every byte of the store's log, and every record.
 pub fn run(dir: &Path, as_json: bool) -> Outcome {
-    let failure = |error: esker_log::Error| Failure::from_kv(error, dir);
     let bar = progress::bytes_bar(as_json);
     let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(failure)?;
+        .map_err(|error| Failure::from_kv(esker_log::Error::from(error), dir))?;
     if report.corruption.is_empty() {
         let log = open::log(dir)?;
         esker_kv::check_records(&log).map_err(|error| Failure::from_kv(error, dir))?;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_kv::{COMPONENT, Error, Keyspace, KeyspaceReader, NAME_LIMIT, ReadOnlyStore, Store};
-use esker_log::ReadOnlyLog;
+use esker_log::{OpenError, ReadOnlyLog};
 
 use esker_command::exit::{Failure, Outcome, complain};
 
@@ -42,7 +42,7 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
-    let failure = |error: esker_log::Error| Failure::from_kv(error, dir);
+    let failure = |error: OpenError| Failure::from_kv(esker_log::Error::from(error), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
     log.component().expect(COMPONENT).map_err(failure)?;
     Ok(log)

@@ -126,7 +126,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     summary.set_elapsed(begin.elapsed());
     summary.durable = log.durable().0;
     (summary.read_bytes, summary.input_bytes) = (input.bytes_read(), input.size());
-    let outcome = outcome_of(outcome, closed, (&input, &framer), dir);
+    let outcome = outcome_of(outcome, closed.map_err(Into::into), (&input, &framer), dir);
     summary.ended_by = match &outcome {
         Err(failure) if !failure.is_interrupt() => "error",
         _ if ended == Some(EndOfInput::Signal) => "signal",
@@ -371,7 +371,10 @@ impl AppendRun<'_> {
 
     /// Makes the accepted records durable.
     fn resolve(&mut self) -> Result<(), End> {
-        self.log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(End::Log)?;
+        self.log
+            .barrier()
+            .and_then(esker_log::Ticket::blocking_wait)
+            .map_err(|error| End::Log(error.into()))?;
         self.unresolved = false;
         Ok(())
     }
@@ -404,5 +407,8 @@ fn counted(
         Err(WriteError { error, accepted, .. }) => (accepted, Err(error)),
     };
     let bytes = lens.take(records).map(|len| len as u64).sum();
-    (AcceptedRecords { records: records as u64, bytes, first: first.0 }, appended)
+    (
+        AcceptedRecords { records: records as u64, bytes, first: first.0 },
+        appended.map_err(Into::into),
+    )
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use esker_log::{Consumers, Error, ReadOnlyLog, Seq};
+use esker_log::{ConsumerError, Consumers, Error, ReadOnlyLog, Seq};
 use serde_json::json;
 
 use esker_command::exit::{Failure, Outcome, complain};
@@ -93,18 +93,19 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
         Error::OffsetChanged { .. } => Failure::failed(format!("{error}; nothing was changed")),
         error => Failure::from_log(&error, dir),
     };
-    let log = ReadOnlyLog::open(dir).map_err(failed)?;
+    let log = ReadOnlyLog::open(dir).map_err(|error| failed(error.into()))?;
     // As for `append`: a component has a log for itself.
-    if let found @ Some(_) = log.component().id().map_err(failed)? {
+    if let found @ Some(_) = log.component().id().map_err(|error| failed(error.into()))? {
         return Err(failed(Error::WrongComponent { dir: dir.clone(), found, expected: None }));
     }
     let consumers = log.consumers();
+    let changed = |error: ConsumerError| failed(error.into());
     let absent =
         |name: &str| Failure::failed(format!("{}: consumer {name} has no offset", dir.display()));
     let (name, offset) = match &arguments.command {
         OffsetsCommand::List => return list(dir, &log, &consumers, arguments.json),
         OffsetsCommand::Get { name } => {
-            let offset = consumers.get(name).map_err(failed)?.ok_or_else(|| absent(name))?;
+            let offset = consumers.get(name).map_err(changed)?.ok_or_else(|| absent(name))?;
             if !arguments.json {
                 return output::print(&format!("{offset}\n"));
             }
@@ -115,12 +116,12 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
                 None => consumers.set(name, Seq(*n)).map(drop),
                 Some(expected) => consumers.compare_and_set(name, expected.0, Seq(*n)).map(drop),
             }
-            .map_err(failed)?;
+            .map_err(changed)?;
             note_if_ahead(&log, name, Seq(*n));
             (name, Some(Seq(*n)))
         }
         OffsetsCommand::Remove { name } => {
-            consumers.remove(name).map_err(failed)?.ok_or_else(|| absent(name))?;
+            consumers.remove(name).map_err(changed)?.ok_or_else(|| absent(name))?;
             (name, None)
         }
     };
@@ -144,7 +145,7 @@ fn note_if_ahead(log: &ReadOnlyLog, name: &str, offset: Seq) {
 
 fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Outcome {
     let before = Seq(log.oldest().0.saturating_sub(1));
-    for (name, offset) in consumers.list().map_err(|error| Failure::from_log(&error, dir))? {
+    for (name, offset) in consumers.list().map_err(|error| Failure::from_log(&error.into(), dir))? {
         let lag = log.durable().0.saturating_sub(offset.max(before).0);
         if json {
             let mut line = json!({ "name": name, "offset": offset.0, "lag": lag });

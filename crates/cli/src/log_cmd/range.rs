@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use esker_log::{Error, ReadOnlyLog, Result, Seq, Start};
+use esker_log::{ReadError, ReadOnlyLog, Result, Seq, Start};
 
 /// The records that are printed.
 #[derive(Debug, Clone, Copy)]
@@ -116,10 +116,10 @@ fn count_from(reader: &ReadOnlyLog, from: Seq) -> Result<u64> {
     loop {
         match stream.try_next() {
             Ok(Some(batch)) => count += batch.len() as u64,
-            Err(Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             // Printing reports it.
-            Ok(None) | Err(Error::Corrupted(_)) => return Ok(count),
-            Err(error) => return Err(error),
+            Ok(None) | Err(ReadError::Corrupted(_)) => return Ok(count),
+            Err(error) => return Err(error.into()),
         }
     }
 }

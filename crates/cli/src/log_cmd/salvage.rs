@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Error, ReadOptions, Salvage, Salvaged, SeqRange};
+use esker_log::{ReadOptions, RepairError, Salvage, Salvaged, SeqRange};
 
 use super::range::{Range, Take};
 use super::record_text::RecordText;
@@ -50,15 +50,15 @@ pub fn run(arguments: &SalvageArguments) -> Outcome {
         }
         Ok(_) | Err(_) => {}
     }
-    let failed = |error: Error| match error {
+    let failed = |error: RepairError| match error {
         // The checksums of records depend on the log, the segment and the offset.
-        Error::NotALog { .. } => Failure::failed(format!(
+        RepairError::NotALog { .. } => Failure::failed(format!(
             "{} has not the place and the name of a file of a log: rename what a repair quarantined \
              to LOG/quarantine/SEGMENT-OFFSET.bytes, as 00000000000000000003-4096.bytes for what was \
              in segment 3 from byte 4096 on, and a segment to LOG/00000000000000000003.seg",
             file.display()
         )),
-        error => Failure::from_log(&error, file.parent().unwrap_or(file)),
+        error => Failure::from_log(&error.into(), file.parent().unwrap_or(file)),
     };
     let salvage = esker_log::salvage(file, ReadOptions::default()).map_err(failed)?;
     let printed = print(salvage, Framing::Json, Range::from(None), file)?;
@@ -86,7 +86,7 @@ pub fn print(
     let mut out = output::buffered()?;
     let mut printed = PrintCounts::default();
     for found in salvage {
-        match found.map_err(|error| Failure::from_log(&error, path))? {
+        match found.map_err(|error| Failure::from_log(&error.into(), path))? {
             Salvaged::Record(record) if range.is_before(record.seq) => {}
             Salvaged::Record(record) => {
                 match range.take(record.seq) {
@@ -118,7 +118,10 @@ pub fn print(
             Salvaged::Quarantined { from, .. } if range.is_over(Some(from)) => break,
             Salvaged::Quarantined { from, to } => {
                 output::unless_closed(out.flush())?;
-                complain(&format!("note: {}", Error::Quarantined(SeqRange { from, to })));
+                complain(&format!(
+                    "note: {}",
+                    esker_log::Error::Quarantined(SeqRange { from, to })
+                ));
             }
             Salvaged::Missing { from, to } => {
                 output::unless_closed(out.flush())?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Log, Options, Seq};
+use esker_log::{Log, Options, RetentionError, Seq};
 use serde_json::json;
 
 use esker_command::exit::{Failure, Outcome, complain};
@@ -45,12 +45,12 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let segments = log.storage().metadata().segments;
     let truncated = log.retention().truncate_before(Seq(*before));
     let closed = log.close();
-    truncated.and(closed).map_err(|error| match error {
-        esker_log::Error::NotFound { .. } => Failure::failed(format!(
+    truncated.and(closed.map_err(Into::into)).map_err(|error| match error {
+        RetentionError::NotFound { .. } => Failure::failed(format!(
             "cannot remove every record before {before}: the log ends with record {}",
             log.durable()
         )),
-        error => Failure::from_log(&error, dir),
+        error => Failure::from_log(&error.into(), dir),
     })?;
     let metadata = log.storage().metadata();
     let oldest = metadata.after.next().0;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use esker_disk::{BLOCK_BYTES, Disk, OpenMode, StdDisk, read_full_at, write_all_at};
-use esker_log::{Batch, Error, Log, ReadOnlyLog, ReadOptions, Start};
+use esker_log::{Batch, Log, OpenError, ReadError, ReadOnlyLog, ReadOptions, Start};
 use tokio::task::JoinSet;
 
 use super::step::{Figure, StepResult, ensure, kill_process, record, start, timed};
@@ -39,7 +39,7 @@ pub fn kill(dir: &Path) -> StepResult<Vec<Figure>> {
     ])
 }
 
-fn open(dir: &Path) -> esker_log::Result<Log> {
+fn open(dir: &Path) -> Result<Log, OpenError> {
     Log::builder(dir).reserve(0).open()
 }
 
@@ -157,7 +157,7 @@ pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
     let as_written =
         |n: &u64| matches!(log.read(*n), Ok(read) if *read.payload() == *record(*n).as_bytes());
     let kept = (1..=100).filter(as_written).count();
-    let is_right = kept == 99 && matches!(log.read(50), Err(Error::Quarantined(_)));
+    let is_right = kept == 99 && matches!(log.read(50), Err(ReadError::Quarantined(_)));
     ensure!(is_right, "{kept} records are as written after the repair: {repaired:?}");
     log.close()?;
     Ok(vec![

@@ -153,7 +153,7 @@ impl ReclaimPass<'_> {
                         Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
                         Err(cause) => {
                             let slot = Slot(first_slot_of(number).max(start));
-                            return Err(StorageError::CorruptedEntry { slot, cause });
+                            return Err(StorageError::CorruptedEntry { slot, cause: cause.into() });
                         }
                     };
                     let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };

@@ -177,7 +177,7 @@ fn floor(log: &Log) -> Result<u64, StorageError> {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(start),
             // The replay reports it.
-            Err(esker_log::Error::Quarantined(_)) => continue,
+            Err(esker_log::ReadError::Quarantined(_)) => continue,
             Err(error) => return Err(StorageError::from_log(error)),
         };
         for record in &batch {
@@ -267,7 +267,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 // The log is read-only and reports the gap; the other slots stay readable.
-                Err(esker_log::Error::Quarantined(esker_log::SeqRange { from, to }))
+                Err(esker_log::ReadError::Quarantined(esker_log::SeqRange { from, to }))
                     if self.is_repaired() =>
                 {
                     self.inner.lost.add(from, to);

@@ -216,7 +216,7 @@ impl ManagerInner {
             match guard.inner.log.barrier() {
                 Ok(ticket) => tickets.push(ticket),
                 // Closing made everything durable.
-                Err(esker_log::Error::Closed) if guard.inner.log.durable() >= last => {}
+                Err(esker_log::LogError::Closed) if guard.inner.log.durable() >= last => {}
                 Err(error) => return Err(StorageError::from_log(error).into()),
             }
         }

@@ -84,8 +84,9 @@ impl Registry {
         let dir = disk.dir().path_of(REGISTRY_DIR);
         let open = |own| Log::builder(REGISTRY_DIR).options(own).open();
         let (log, copied) = match open(own.clone()) {
-            Err(esker_log::Error::WrongComponent {
-                found: Some(REGISTRY_COPY_COMPONENT), ..
+            Err(esker_log::OpenError::WrongComponent {
+                found: Some(REGISTRY_COPY_COMPONENT),
+                ..
             }) => {
                 own.component = Some(REGISTRY_COPY_COMPONENT);
                 (open(own), true)

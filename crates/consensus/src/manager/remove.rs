@@ -164,7 +164,7 @@ impl ManagerInner {
         }
         match esker_log::component::discard(&name, COMPONENT, &*disk) {
             // There is no directory: a crash came before its creation, or after its removal.
-            Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}
+            Ok(()) | Err(esker_log::OpenError::NotALog { .. }) => {}
             Err(error) => return Err(StorageError::from_log(error).into()),
         }
         // One that holds something else stays.

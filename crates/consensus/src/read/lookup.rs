@@ -99,7 +99,7 @@ impl Inner {
         let invalid = ReadError::InvalidOffset { offset };
         let view = match self.log.read(offset) {
             Ok(view) => view,
-            Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed(_)) => {
+            Err(esker_log::ReadError::NotFound { .. } | esker_log::ReadError::Trimmed(_)) => {
                 return Err(invalid);
             }
             Err(error) => return Err(StorageError::from_log(error).into()),
@@ -227,9 +227,11 @@ impl Inner {
     fn stored(&self, slot: u64, seq: u64, committed: bool) -> Result<Entry<'static>, StorageError> {
         let view = match self.log.read(seq) {
             Ok(view) => view,
-            Err(esker_log::Error::Closed) => return Err(StorageError::Closed),
+            Err(esker_log::ReadError::Log(esker_log::LogError::Closed)) => {
+                return Err(StorageError::Closed);
+            }
             Err(cause) => {
-                return Err(StorageError::CorruptedEntry { slot: Slot(slot), cause });
+                return Err(StorageError::CorruptedEntry { slot: Slot(slot), cause: cause.into() });
             }
         };
         match Record::decode(&view) {

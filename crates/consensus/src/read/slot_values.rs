@@ -56,7 +56,8 @@ impl<'a> ValueReader<'a> {
             Some(range) => &self.bytes[range],
             None => {
                 let read = self.reader.read(seq);
-                let read = read.map_err(|cause| StorageError::CorruptedEntry { slot, cause })?;
+                let read = read
+                    .map_err(|cause| StorageError::CorruptedEntry { slot, cause: cause.into() })?;
                 self.single.insert(read).payload()
             }
         };

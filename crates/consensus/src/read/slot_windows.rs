@@ -299,7 +299,7 @@ impl SlotWindows {
             let batch = match stream.try_next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
-                Err(esker_log::Error::Quarantined(esker_log::SeqRange { from, to })) => {
+                Err(esker_log::ReadError::Quarantined(esker_log::SeqRange { from, to })) => {
                     totals.quarantined.push(SeqRange { from, to });
                     window.before.certain = to;
                     continue;
@@ -422,7 +422,7 @@ impl SlotWindows {
             let batch = match stream.try_next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => return Ok(self.runs.len()),
-                Err(esker_log::Error::Quarantined(esker_log::SeqRange { to, .. })) => {
+                Err(esker_log::ReadError::Quarantined(esker_log::SeqRange { to, .. })) => {
                     window.before.certain = to;
                     continue;
                 }

@@ -64,7 +64,8 @@ impl Snapshot {
         for number in first..self.reader.chunks() {
             let slot = self.slot();
             let chunk = self.reader.sealed_chunk(number).map(<[u8]>::to_vec);
-            let chunk = chunk.map_err(|cause| TransferError::CorruptedSnapshot { slot, cause });
+            let chunk = chunk
+                .map_err(|cause| TransferError::CorruptedSnapshot { slot, cause: cause.into() });
             let failed = chunk.is_err();
             if sender.send(chunk).await.is_err() || failed {
                 return;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use esker_log::AppendError;
 use esker_log::Log;
 use esker_log::Seq;
 use esker_log::component::Purpose;
@@ -237,7 +238,10 @@ impl Inner {
         let error = error.into();
         if matches!(
             error,
-            esker_log::Error::Io(_) | esker_log::Error::Poisoned(_) | esker_log::Error::Stopped
+            esker_log::Error::Io(_)
+                | esker_log::Error::Poisoned(_)
+                | esker_log::Error::Stopped
+                | esker_log::Error::Internal { .. }
         ) {
             self.enter_terminal_state();
         }
@@ -296,7 +300,7 @@ impl Inner {
     fn append_encoded(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
-        append: impl FnOnce(&[u8]) -> esker_log::Result<esker_log::Ticket>,
+        append: impl FnOnce(&[u8]) -> Result<esker_log::Ticket, AppendError>,
     ) -> Result<esker_log::Ticket, StorageError> {
         let ticket = with_record_buffer(|buffer| {
             encode(buffer);
@@ -408,10 +412,10 @@ impl Inner {
         make: impl FnOnce(u16, Words<'_>) -> Option<T>,
     ) -> Result<T, StorageError> {
         let nonsense = |what| StorageError::CorruptedRecord { seq: Seq(seq), what };
-        let view = self
-            .log
-            .read(seq)
-            .map_err(|cause| StorageError::CorruptedEntry { slot: Slot(slot), cause })?;
+        let view = self.log.read(seq).map_err(|cause| StorageError::CorruptedEntry {
+            slot: Slot(slot),
+            cause: cause.into(),
+        })?;
         match Record::decode(&view).map_err(nonsense)? {
             Record::Page { number, first, words } if number == page_of(slot) => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))

@@ -100,7 +100,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq, BackupErro
         }
         Ok(log) => write(source, &log),
         // Creating a log fails with the error of the system.
-        Err(esker_log::Error::Io(cause)) if cause.is_no_space() => {
+        Err(esker_log::OpenError::Log(esker_log::LogError::Io(cause))) if cause.is_no_space() => {
             let (wanted, durable) = (u64::from(options.log.segment_size), Seq::ZERO);
             Err(esker_log::Error::NoSpace { dir: dir.clone(), wanted, durable, cause }.into())
         }
@@ -164,7 +164,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange, BackupError>
             }
             Ok(None) if begins && left.is_none() => return skip_all(log, copied.last, left.end),
             Ok(None) => return Err(esker_log::Error::NotFound { seq: left.end }.into()),
-            Err(esker_log::Error::Trimmed(trimmed)) => {
+            Err(esker_log::ReadError::Trimmed(trimmed)) => {
                 trim_retries.count(trimmed)?;
                 source.hold_cleaning();
                 left = source.begin()?;

@@ -189,6 +189,27 @@ from_store! {
     CompactError: Quarantined;
 }
 
+/// Converts the errors of the operations of a log as [`esker_log::Error`].
+macro_rules! from_log_operation {
+    ($($operation:ident: $($name:ident),*;)*) => {$($(
+        impl From<esker_log::$operation> for $name {
+            fn from(cause: esker_log::$operation) -> Self {
+                esker_log::Error::from(cause).into()
+            }
+        }
+    )*)*};
+}
+
+from_log_operation! {
+    LogError: StoreError, BackupError, KeyspaceError;
+    AppendError: StoreError, CompactError, KeyspaceError;
+    WaitError: WaitError;
+    OpenError: BackupError, CheckError, OpenError, RefreshError, WatchError;
+    ReadError: BackupError, CheckError, RefreshError, StoreError, WatchError;
+    RetentionError: BackupError;
+    SnapshotError: StoreError;
+}
+
 /// Converts a payload to the variant of its name.
 macro_rules! from_payload {
     ($($payload:ident: $($name:ident),*;)*) => {$($(

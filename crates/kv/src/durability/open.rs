@@ -66,7 +66,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>, OpenEr
     let BuiltIndex { table, keyspaces, checkpoint, replayed, gap, .. } =
         build(&records, options.index_bytes, false)?;
     // The records are those of a store.
-    if let Err(esker_log::Error::Corrupted(_)) = log.component().app_metadata(COMPONENT)
+    if let Err(esker_log::OpenError::Corrupted(_)) = log.component().app_metadata(COMPONENT)
         && let Err(error) = log.component().put_app_metadata(COMPONENT, &[])
     {
         tracing::warn!(%error, "failed to restore the app metadata");

@@ -101,7 +101,7 @@ impl<'a> Replay<'a> {
             let batch = match replayed.stream.try_next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
-                Err(esker_log::Error::Quarantined(SeqRange { from, to })) => {
+                Err(esker_log::ReadError::Quarantined(SeqRange { from, to })) => {
                     self.gap.add(from, to);
                     replayed.last = replayed.last.max(to);
                     continue;

@@ -27,7 +27,7 @@ pub fn check_records(log: &ReadOnlyLog) -> Result<u64, CheckError> {
                     count += 1;
                 }
             }
-            Err(esker_log::Error::Quarantined(_)) => {}
+            Err(esker_log::ReadError::Quarantined(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -48,12 +48,12 @@ impl KeyspaceNames {
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
-                Err(esker_log::Error::Trimmed(trimmed)) => {
+                Err(esker_log::ReadError::Trimmed(trimmed)) => {
                     trim_retries.count(trimmed)?;
                     stream = log.stream(Start::Oldest)?;
                 }
                 // The stream continues after the gap.
-                Err(esker_log::Error::Quarantined(_)) => {}
+                Err(esker_log::ReadError::Quarantined(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -164,7 +164,7 @@ fn a_directory_of_a_log_is_refused_and_the_reverse() {
         .component(esker_log::Component(*b"ANOTHER!"))
         .open()
         .map(drop);
-    assert!(matches!(wrong, Err(esker_log::Error::WrongComponent { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(esker_log::OpenError::WrongComponent { .. })), "{wrong:?}");
     assert_eq!((files(&log), files(&store)), before, "nothing was changed");
 }
 

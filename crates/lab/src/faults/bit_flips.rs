@@ -119,7 +119,10 @@ fn check_flip(
 }
 
 fn open(config: &Config, disk: &SimDisk, engine: &Engine) -> Result<Log, Error> {
-    Log::builder(DIR).options(config.options(Arc::new(disk.process()), engine)).open()
+    Log::builder(DIR)
+        .options(config.options(Arc::new(disk.process()), engine))
+        .open()
+        .map_err(Into::into)
 }
 
 /// All records.
@@ -140,6 +143,6 @@ fn found(config: &Config, disk: &SimDisk) -> Result<Vec<Vec<u8>>, Error> {
     all
 }
 
-fn text(error: Error) -> String {
+fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }

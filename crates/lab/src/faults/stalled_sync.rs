@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Error, Log, Options, Policy, Seq};
+use esker_log::{Log, Options, Policy, Seq};
 use esker_testkit::{SplitMix64, mix};
 
 use super::trial::Trial;
@@ -41,8 +41,9 @@ impl Trial for StalledSync {
         let last = written + 1;
         let answered = thread::scope(|scope| {
             // The append waits, too, where the sync is that of a new segment.
-            let appended = || log.append(value(last)).and_then(|ticket| ticket.blocking_wait());
-            let waiter = scope.spawn(move || appended().is_ok());
+            let appended =
+                || log.append(value(last)).is_ok_and(|ticket| ticket.blocking_wait().is_ok());
+            let waiter = scope.spawn(appended);
             let began = gate.wait_for(1, SYNC_START_TIMEOUT);
             thread::sleep(SYNC_DELAY);
             let (accepted, durable) = (log.accepted(), log.durable());
@@ -85,6 +86,6 @@ fn open(disk: &SimDisk, policy: Policy) -> Result<Log, String> {
     Log::builder(Path::new(DIR)).options(options).open().map_err(text)
 }
 
-fn text(error: Error) -> String {
+fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
-use esker_log::{Append, Error, Start};
+use esker_log::{Append, Error, LogError, Start};
 use esker_testkit::SplitMix64;
 
 use super::config::Config;
@@ -172,11 +172,11 @@ pub fn check_failed_state(
     let before = log.accepted();
     let late = [b"late", b"late"];
     let calls = [
-        ("append", log.append(b"late")),
-        ("try_append", log.try_append(b"late")),
+        ("append", log.append(b"late").map_err(Error::from)),
+        ("try_append", log.try_append(b"late").map_err(Error::from)),
         ("write", log.write(Append::records(&late)).map_err(Error::from)),
         ("write (atomic)", log.write(Append::records(&late).atomic()).map_err(Error::from)),
-        ("flush", log.barrier()),
+        ("flush", log.barrier().map_err(Error::from)),
     ];
     for (call, refused) in calls {
         match refused {
@@ -196,7 +196,7 @@ pub fn check_failed_state(
         }
     }
     match log.close() {
-        Err(Error::Poisoned(_)) => Ok(()),
+        Err(LogError::Poisoned(_)) => Ok(()),
         other => Err(format!("closing after a failure gives {other:?}")),
     }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{
+    Append, AppendError, Engine, Error, Log, Policy, PriorShutdown, ReadError, Seq, Start, Ticket,
+};
 use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
@@ -153,7 +155,7 @@ impl SimEnv {
             }
             Err(error) => {
                 engine.stop();
-                self.stop(error)
+                self.stop(error.into())
             }
         }
     }
@@ -284,7 +286,7 @@ impl SimEnv {
                 let payload = self.payload(*len);
                 let seq = self.model.last() + 1;
                 let ticket = life.log.append(&payload);
-                self.accepted(life, ticket, &[(seq, payload)], 0, *then)
+                self.accepted(life, ticket.map_err(Into::into), &[(seq, payload)], 0, *then)
             }
             Step::Numbered { gap, len, then } => {
                 let payload = self.payload(*len);
@@ -309,7 +311,7 @@ impl SimEnv {
             Step::Misnumbered => self.misnumbered(life),
             Step::Flush { then } => match life.log.barrier() {
                 Ok(ticket) => self.then(life, ticket, *then),
-                Err(error) => self.stop(error),
+                Err(error) => self.stop(error.into()),
             },
             Step::WaitForTickets => {
                 for ticket in std::mem::take(&mut life.kept) {
@@ -374,7 +376,7 @@ impl SimEnv {
                         return broken(format!("{seq} is {appended:?}, and {durable} durable"));
                     }
                     Ok(_) => {}
-                    Err(error) => return self.stop(error),
+                    Err(error) => return self.stop(error.into()),
                 }
             }
         }
@@ -407,13 +409,13 @@ impl SimEnv {
                 self.model.drop_through(seq - 1);
                 Ok(())
             }
-            Err(error) => self.stop(error),
+            Err(error) => self.stop(error.into()),
         }
     }
 
     fn reopen(&mut self, life: &mut Life) -> LifeResult {
         if let Err(error) = life.log.close() {
-            return self.stop(error);
+            return self.stop(error.into());
         }
         self.model.mark_durable(self.model.last())?;
         self.observe(life)?;
@@ -456,16 +458,16 @@ impl SimEnv {
             match life.log.read(entry.seq) {
                 Ok(view) if *view == *entry.payload => {}
                 Ok(_) => return broken(format!("{} reads as something else", entry.seq)),
-                Err(error) => return self.stop(error),
+                Err(error) => return self.stop(error.into()),
             }
         }
         let unwritten = self.model.last() + 1;
         match life.log.read(unwritten) {
-            Err(Error::NotFound { .. }) => {}
+            Err(ReadError::NotFound { .. }) => {}
             other => return broken(format!("{unwritten} was never accepted, and is {other:?}")),
         }
         match (self.model.dropped(), life.log.read(self.model.dropped())) {
-            (0, _) | (_, Err(Error::Trimmed(_))) => Ok(()),
+            (0, _) | (_, Err(ReadError::Trimmed(_))) => Ok(()),
             (seq, other) => broken(format!("{seq} was dropped, and is {other:?}")),
         }
     }
@@ -528,7 +530,7 @@ impl SimEnv {
         };
         // A log that failed commits nothing more, and says so.
         let fails =
-            || !matches!(life.log.try_append(vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
+            || !matches!(life.log.try_append(vec![0; 2 << 20]), Err(AppendError::TooLarge { .. }));
         if over && !fails() {
             let many = pending.len();
             return broken(format!("{many} records of {at_risk} appends at risk after {step:?}"));

@@ -115,8 +115,10 @@ fn compare(
         found => found?,
     };
     let copy = ReadOnlyLog::builder(dest).options(options.clone()).open();
-    let theirs =
-        copy.and_then(|copy| copy.stream(Start::From(last))).and_then(|stream| first(stream, last));
+    let theirs = copy
+        .map_err(Error::from)
+        .and_then(|copy| Ok(copy.stream(Start::From(last))?))
+        .and_then(|stream| first(stream, last));
     let theirs = match theirs {
         // The end of the copy is corrupt, and is copied again. Or the copy is empty.
         Err(Error::Corrupted(_) | Error::NotALog { .. } | Error::Trimmed(_)) => {

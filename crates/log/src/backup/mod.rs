@@ -44,6 +44,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::error::{Error, Result, Trimmed, corruption_at};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::BackupError;
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
@@ -94,13 +97,13 @@ impl Storage<'_> {
     /// one segment.
     ///
     /// # Errors
-    /// [`Error::NotThisBackup`] if the directory holds anything else, was opened for writing since,
-    /// is inside of the log, or has records that the log lost in a repair, or is of a log that was
-    /// restored or copied and continued by itself; [`Error::WrongComponent`] for the log
-    /// of a component, which has a backup of its own;
-    /// [`Error::Trimmed`] if the log drops segments faster than one is copied;
-    /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier
-    /// backup is still a log then, with all its records that the original still has.
+    /// [`BackupError::NotThisBackup`] if the directory holds anything else, was opened for writing
+    /// since, is inside of the log, or has records that the log lost in a repair, or is of a log
+    /// that was restored or copied and continued by itself; [`BackupError::WrongComponent`] for the
+    /// log of a component, which has a backup of its own; [`BackupError::Trimmed`] if the log drops
+    /// segments faster than one is copied; [`BackupError::Corrupted`], [`BackupError::Locked`],
+    /// [`LogError::Closed`] and [`LogError::Io`]. An earlier backup is still a log then, with all
+    /// its records that the original still has.
     ///
     /// # Examples
     /// ```
@@ -114,7 +117,7 @@ impl Storage<'_> {
     /// assert_eq!(&*ReadOnlyLog::open(&copy)?.read(1)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup, BackupError> {
         let log = self.log;
         log.refuse_if_closed()?;
         let (id, session) = (log.write.id, self.recovery().session);
@@ -123,9 +126,10 @@ impl Storage<'_> {
             let source: Arc<dyn Source> = Arc::clone(&log.read) as _;
             Ok(source)
         };
-        let stream = |start| log.stream(start);
+        let stream = |start| Ok(log.stream(start)?);
         let origin = Origin { dir: &*log.write.dir, id, session, now: &now, stream: &stream };
-        back_up(&origin, &ReadOptions::from(&log.write.options), dest.as_ref())
+        let options = ReadOptions::from(&log.write.options);
+        back_up(&origin, &options, dest.as_ref()).map_err(BackupError::narrow)
     }
 }
 
@@ -134,15 +138,19 @@ impl ReadOnlyStorage<'_> {
     ///
     /// # Errors
     /// As [`Storage::backup`].
-    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup, BackupError> {
+        self.back_up_to(dest.as_ref()).map_err(BackupError::narrow)
+    }
+
+    fn back_up_to(self, dest: &Path) -> Result<Backup> {
         let log = self.reader;
         log.refresh()?;
         let metadata = self.metadata();
         let now = || log.source();
         let (id, session) = (metadata.id, metadata.session);
-        let stream = |start| log.stream(start);
+        let stream = |start| Ok(log.stream(start)?);
         let origin = Origin { dir: log.dir(), id, session, now: &now, stream: &stream };
-        back_up(&origin, log.options(), dest.as_ref())
+        back_up(&origin, log.options(), dest)
     }
 }
 

@@ -21,6 +21,7 @@ use super::origin::Origin;
 use super::{Backup, back_up};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
+use crate::base::operation_errors::BackupError;
 use crate::base::position::{Position, Seq};
 use crate::follower::ReadOnlyLog;
 use crate::follower::reader_storage::ReadOnlyStorage;
@@ -48,7 +49,7 @@ impl ReadOnlyStorage<'_> {
     /// Durable when it returns. Nothing else opens the copy before it is complete.
     ///
     /// # Errors
-    /// [`Error::NotThisBackup`] if the directory holds anything else; otherwise as
+    /// [`BackupError::NotThisBackup`] if the directory holds anything else; otherwise as
     /// [`ReadOnlyStorage::backup`].
     ///
     /// # Examples
@@ -66,13 +67,16 @@ impl ReadOnlyStorage<'_> {
     /// assert_eq!(restored.append("the next")?.seq(), Seq(2));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn restore(self, dir: impl AsRef<Path>) -> Result<Backup> {
-        let path = dir.as_ref();
+    pub fn restore(self, dir: impl AsRef<Path>) -> Result<Backup, BackupError> {
+        self.restore_to(dir.as_ref()).map_err(BackupError::narrow)
+    }
+
+    fn restore_to(self, path: &Path) -> Result<Backup> {
         let log = self.reader;
         log.refresh()?;
         let metadata = self.metadata();
         let now = || log.source();
-        let stream = |start| log.stream(start);
+        let stream = |start| Ok(log.stream(start)?);
         let (id, session) = (metadata.id, metadata.session);
         let origin = Origin { dir: log.dir(), id, session, now: &now, stream: &stream };
         let dir = match log.options().disk.open_dir(path) {

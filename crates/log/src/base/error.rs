@@ -4,17 +4,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::{NoHugePages, Op, Refusal, process};
+use esker_disk::{NoHugePages, Op, process};
 
 use crate::base::component::Component;
 use crate::base::invalid_option::InvalidOption;
+use crate::base::log_error::LogError;
 use crate::base::position::{Position, Seq, SeqRange};
 use crate::format::RECORD_LIMIT_MAX;
 
 /// The result of an operation on a log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a log failed, and what still works.
+/// Any error of this crate, for `?` in a program. Each operation returns an error of its own, with
+/// what can happen there and nothing else; this one has the variants of all.
 ///
 /// `Display` says what failed, on which file where there is one, and the remedy. The cause is only
 /// in [`source`](std::error::Error::source); print the whole chain to see it.
@@ -43,6 +45,12 @@ pub enum Error {
     Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
+    /// An operation met an error that cannot occur there, which is a bug. The call failed. The log
+    /// accepts more unless that error poisoned it. Report the bug, and open the log again.
+    Internal {
+        /// The invariant, as the sentence that should be true.
+        invariant: &'static str,
+    },
     /// Another handle or process has the log open for writing.
     Locked {
         /// The directory of the log.
@@ -96,6 +104,14 @@ pub enum Error {
         /// The payload's size in bytes.
         size: u64,
         /// The largest payload that this log takes, in bytes.
+        limit: u64,
+    },
+    /// The note of a snapshot, the content of a chunk, or the app metadata are too large. Nothing
+    /// was written.
+    ContentTooLarge {
+        /// The size in bytes.
+        size: u64,
+        /// The most bytes.
         limit: u64,
     },
     /// The batch exceeds the limit of an atomic batch. Nothing was accepted.
@@ -258,6 +274,9 @@ impl fmt::Display for Error {
             Error::Stopped => {
                 f.write_str("the commit engine has stopped; reopen the log to continue")
             }
+            Error::Internal { invariant } => {
+                write!(f, "a bug: this does not hold: {invariant}; report it, and reopen the log")
+            }
             Error::Locked { dir, pid } => write_locked(f, dir, *pid),
             Error::NotThisBackup { dir, found } => {
                 write!(f, "{} is no backup of this log: {found}", dir.display())
@@ -280,6 +299,9 @@ impl fmt::Display for Error {
                 f,
                 "a record of {size} bytes is over the limit of {limit} (at most {RECORD_LIMIT_MAX})"
             ),
+            Error::ContentTooLarge { size, limit } => {
+                write!(f, "content of {size} bytes is over the limit of {limit}")
+            }
             Error::BatchTooLarge { size, limit } => {
                 write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
             }
@@ -404,20 +426,14 @@ impl From<InvalidOption> for Error {
 
 impl From<esker_disk::Error> for Error {
     fn from(cause: esker_disk::Error) -> Self {
-        match cause.refusal() {
-            Some(Refusal::Forked) => Error::Forked,
-            _ => Error::Io(cause),
-        }
+        LogError::from(cause).into()
     }
 }
 
 impl Error {
     /// The system started no thread, or `fork` made this process.
     pub(crate) fn no_thread(error: std::io::Error) -> Self {
-        match error.get_ref().and_then(|refusal| refusal.downcast_ref()) {
-            Some(Refusal::Forked) => Error::Forked,
-            _ => Error::NoThread(Arc::new(error)),
-        }
+        LogError::no_thread(error).into()
     }
 
     /// Whether the only cause is a lack of disk space: [`Error::NoSpace`], or a call of the system
@@ -463,6 +479,7 @@ impl Error {
             | Error::Closed
             | Error::Forked
             | Error::Stopped
+            | Error::Internal { .. }
             | Error::NotALog { .. }
             | Error::NotThisBackup { .. }
             | Error::UnsupportedVersion { .. }
@@ -470,6 +487,7 @@ impl Error {
             | Error::WrongComponent { .. }
             | Error::TooLarge { .. }
             | Error::BatchTooLarge { .. }
+            | Error::ContentTooLarge { .. }
             | Error::Sequence { .. }
             | Error::InvalidConsumer { .. }
             | Error::TooManyConsumers { .. }
@@ -499,12 +517,6 @@ impl Error {
 pub(crate) fn register_process(dir: &Path) -> Result<()> {
     let failed = |source| esker_disk::Error::new(Op::OpenDir, dir, None, source);
     process::register().map_err(|source| failed(source).into())
-}
-
-/// Refuses a call in a child that `fork` made.
-#[inline]
-pub(crate) fn refuse_if_forked() -> Result<()> {
-    if process::is_forked() { Err(Error::Forked) } else { Ok(()) }
 }
 
 /// An error as a field of a log event, which prints it with all of its causes.
@@ -547,11 +559,11 @@ pub(crate) enum Terminal {
 }
 
 impl Terminal {
-    pub(crate) fn refusal(&self) -> Error {
+    pub(crate) fn refusal(&self) -> LogError {
         match self {
-            Terminal::Failed { cause, .. } => Error::Poisoned((**cause).clone()),
-            Terminal::Closed => Error::Closed,
-            Terminal::Stopped => Error::Stopped,
+            Terminal::Failed { cause, .. } => LogError::Poisoned((**cause).clone()),
+            Terminal::Closed => LogError::Closed,
+            Terminal::Stopped => LogError::Stopped,
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use crate::base::error::Error;
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::AppendError;
 
 /// Why a write failed, and how many of its records were accepted before that. Converts to
 /// [`Error`], so `?` works.
@@ -13,7 +15,7 @@ use crate::base::error::Error;
 #[non_exhaustive]
 pub struct WriteError {
     /// The reason.
-    pub error: Error,
+    pub error: AppendError,
     /// The number of records accepted, which are the first ones. 0 for an atomic write.
     pub accepted: usize,
 }
@@ -38,13 +40,27 @@ impl std::error::Error for WriteError {
 
 impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
+        error.error.into()
+    }
+}
+
+/// Loses how many records were accepted.
+impl From<WriteError> for AppendError {
+    fn from(error: WriteError) -> Self {
         error.error
     }
 }
 
 /// Nothing was accepted.
-impl From<Error> for WriteError {
-    fn from(error: Error) -> Self {
+impl From<AppendError> for WriteError {
+    fn from(error: AppendError) -> Self {
         Self { error, accepted: 0 }
+    }
+}
+
+/// Nothing was accepted.
+impl From<LogError> for WriteError {
+    fn from(error: LogError) -> Self {
+        AppendError::from(error).into()
     }
 }

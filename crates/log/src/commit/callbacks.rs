@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
 use parking_lot::Mutex;
 
-use crate::base::error::Result;
+use crate::base::log_error::LogError;
 
 /// Called with the outcome of a record.
-pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+pub(crate) type Callback = Box<dyn FnOnce(Result<(), LogError>) + Send>;
 
 #[derive(Default)]
 pub(crate) struct Callbacks {
@@ -62,7 +62,7 @@ impl Callbacks {
 
     /// Runs those that are due, unless another thread does. `outcome` is `None` for a record that
     /// is undecided.
-    pub(crate) fn run(&self, outcome: impl Fn(u64) -> Option<Result<()>>) {
+    pub(crate) fn run(&self, outcome: impl Fn(u64) -> Option<Result<(), LogError>>) {
         // Looked at again after each round: meanwhile a thread may have found this one running.
         while self.first().is_some_and(|first| outcome(first).is_some())
             && let Some(_running) = self.running.try_lock()
@@ -76,7 +76,10 @@ impl Callbacks {
     }
 
     /// Takes the first callback if its record is decided.
-    fn take(&self, outcome: impl Fn(u64) -> Option<Result<()>>) -> Option<(Callback, Result<()>)> {
+    fn take(
+        &self,
+        outcome: impl Fn(u64) -> Option<Result<(), LogError>>,
+    ) -> Option<(Callback, Result<(), LogError>)> {
         let mut waiting = self.waiting.lock();
         let first = waiting.callbacks.first_entry()?;
         let outcome = outcome(first.key().0)?;

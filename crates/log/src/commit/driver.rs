@@ -13,6 +13,7 @@ use esker_disk::process;
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal, with_causes};
+use crate::base::log_error::LogError;
 use crate::base::options::Policy;
 use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
@@ -26,9 +27,9 @@ use crate::store::watermark_page::WatermarkPage;
 
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
-    pub(crate) fn outcome(&self, seq: u64) -> Option<Result<()>> {
+    pub(crate) fn outcome(&self, seq: u64) -> Option<Result<(), LogError>> {
         if process::is_forked() {
-            return Some(Err(Error::Forked));
+            return Some(Err(LogError::Forked));
         }
         if self.watermark.seq() >= seq {
             return Some(Ok(()));
@@ -42,7 +43,7 @@ impl WriteHalf {
         }
         match state.core.terminal() {
             Some(Terminal::Failed { cause, through }) if seq <= *through => {
-                Some(Err(Error::Io((**cause).clone())))
+                Some(Err(LogError::Io((**cause).clone())))
             }
             Some(terminal @ (Terminal::Failed { .. } | Terminal::Stopped)) => {
                 Some(Err(terminal.refusal()))

@@ -22,6 +22,7 @@ use esker_disk::{File, OpenMode};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::lender::Lent;
+use crate::base::operation_errors::AppendError;
 use crate::base::options::Options;
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, PreallocatedSegment, SpaceDemand};
@@ -95,7 +96,11 @@ impl WriteHalf {
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
     /// poisoned.
-    pub(crate) fn preallocate(&self, need: Need, may_wait: bool) -> Result<Space> {
+    pub(crate) fn preallocate(&self, need: Need, may_wait: bool) -> Result<Space, AppendError> {
+        self.preallocate_or_free(need, may_wait).map_err(AppendError::narrow)
+    }
+
+    fn preallocate_or_free(&self, need: Need, may_wait: bool) -> Result<Space> {
         loop {
             let drops = self.segments.drops();
             let full = match self.preallocate_now(need) {
@@ -139,7 +144,7 @@ impl WriteHalf {
             let wanted = {
                 let state = self.lock();
                 if let Some(terminal) = state.core.terminal() {
-                    return Err(terminal.refusal());
+                    return Err(terminal.refusal().into());
                 }
                 state.core.wanted(need)
             };
@@ -430,7 +435,7 @@ impl WriteHalf {
             let state = self.lock();
             // After a close the directory may have another writer.
             if let Some(terminal) = state.core.terminal() {
-                return Err(terminal.refusal());
+                return Err(terminal.refusal().into());
             }
             // Another caller may have begun it already.
             let Some(wanted) = state.core.wanted(need) else { return Ok(true) };
@@ -506,7 +511,11 @@ impl WriteHalf {
     ///
     /// # Errors
     /// The error of a preallocation made since the caller's first request, if it failed.
-    pub(crate) fn request_space(&self, need: Need, request: &mut SpaceRequest) -> Result<()> {
+    pub(crate) fn request_space(
+        &self,
+        need: Need,
+        request: &mut SpaceRequest,
+    ) -> Result<(), AppendError> {
         let mut state = self.lock();
         let requests = state.space.like(need);
         if let Some(at) = request.0 {
@@ -530,7 +539,7 @@ impl WriteHalf {
 
     /// Leaves the preallocation to the engine, for a caller that does not wait. Returns that
     /// caller's error: that of the last request of any caller, unless segments left the log since.
-    pub(crate) fn leave_space(&self, need: Need) -> Error {
+    pub(crate) fn leave_space(&self, need: Need) -> AppendError {
         let drops = self.segments.drops();
         let mut request = {
             let mut state = self.lock();
@@ -539,7 +548,7 @@ impl WriteHalf {
             SpaceRequest(Some(requests.made))
         };
         match self.request_space(need, &mut request) {
-            Ok(()) => Error::Full,
+            Ok(()) => AppendError::Full,
             Err(error) => {
                 let _ = self.request_space(need, &mut SpaceRequest::default());
                 error

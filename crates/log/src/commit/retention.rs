@@ -217,7 +217,7 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     }
     // Never write to a directory whose last write or sync failed.
     if let Some(terminal) = log.lock().core.failure() {
-        return Err(terminal.refusal());
+        return Err(terminal.refusal().into());
     }
     // Dropped records must be durable first, or recovery would report them as missing.
     if below > log.watermark.seq() {

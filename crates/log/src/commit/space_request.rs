@@ -1,6 +1,6 @@
 //! Space requests of callers that must not block.
 
-use crate::base::error::Error;
+use crate::base::operation_errors::AppendError;
 use crate::commit::core::Need;
 
 /// The space requested from the engine by callers that must not block, and the outcomes. Those of
@@ -31,7 +31,7 @@ pub(super) struct Failed {
     pub(super) bytes: u32,
     /// How often segments had left the log before.
     pub(super) drops: u64,
-    pub(super) error: Error,
+    pub(super) error: AppendError,
 }
 
 impl SpaceRequests {

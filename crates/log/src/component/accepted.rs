@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::component_log::ComponentLog;
 use super::placed_reads::is_filled;
-use crate::base::error::Result;
+use crate::base::log_error::LogError;
 use crate::base::position::Seq;
 use crate::log::Log;
 use crate::read::batch::Batch;
@@ -15,8 +15,8 @@ impl ComponentLog<'_> {
     /// these are the records not yet written to the operating system.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
-    pub fn pending_records(self) -> Result<Vec<Batch>> {
+    /// [`LogError::Closed`](crate::LogError::Closed).
+    pub fn pending_records(self) -> Result<Vec<Batch>, LogError> {
         self.log.refuse_if_closed()?;
         let staged = self.once_filled(|core| {
             let staged: Vec<_> = core.staged().collect();

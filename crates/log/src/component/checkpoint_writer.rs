@@ -6,6 +6,8 @@ use parking_lot::MutexGuard;
 
 use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::{ReadError, SnapshotError};
 use crate::log::Log;
 use crate::read::checkpoint_reader::CheckpointReader;
 use crate::read::samples;
@@ -50,22 +52,26 @@ impl CheckpointWriter<'_> {
     /// Durable when it returns. A crash before that leaves this checkpoint or the last one.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], [`Error::Io`] and [`Error::Closed`],
-    /// after which this checkpoint or the last one is there. The log itself is not affected.
-    pub fn publish(self, note: &[u8]) -> Result<u64> {
+    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`],
+    /// [`LogError::Io`] and [`LogError::Closed`], after which this checkpoint or the last one is
+    /// there. The log itself is not affected.
+    pub fn publish(self, note: &[u8]) -> Result<u64, SnapshotError> {
         if note.len() > NOTE_MAX {
-            return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
+            return Err(SnapshotError::ContentTooLarge {
+                size: note.len() as u64,
+                limit: NOTE_MAX as u64,
+            });
         }
         let Self { log, mut writer, _writing } = self;
         log.refuse_if_closed()?;
         let samples = samples::take(&*log.read, log.durable().0);
         let bytes = writer.end();
-        let sealed = writer.seal(note, samples).and_then(|()| {
+        let sealed: Result<()> = writer.seal(note, samples).and_then(|()| {
             // After a close the directory may have another writer.
             let _not_closing = log.change_segments()?;
             writer.publish()
         });
-        sealed.map(|()| bytes).map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))
+        sealed.map(|()| bytes).map_err(|error| refused(log, error, CONTENT_MAX as u64))
     }
 }
 
@@ -81,11 +87,14 @@ impl CheckpointChunk<'_> {
     /// Appends bytes.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] if they exceed [`CheckpointChunk::room`].
-    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
+    /// [`SnapshotError::ContentTooLarge`] if they exceed [`CheckpointChunk::room`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), SnapshotError> {
         let limit = self.chunk.room();
         if bytes.len() > limit {
-            return Err(Error::TooLarge { size: bytes.len() as u64, limit: limit as u64 });
+            return Err(SnapshotError::ContentTooLarge {
+                size: bytes.len() as u64,
+                limit: limit as u64,
+            });
         }
         self.chunk.push(bytes);
         Ok(())
@@ -100,14 +109,15 @@ impl CheckpointChunk<'_> {
     /// calls. An empty one is not written.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`]. The log itself is not affected: drop the writer.
-    pub fn write(&mut self) -> Result<()> {
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`]. The log itself is not affected: drop the
+    /// writer.
+    pub fn write(&mut self) -> Result<(), SnapshotError> {
         if self.content().is_empty() {
             return Ok(());
         }
         let CheckpointWriter { log, writer, .. } = self.writer;
         let outcome = writer.write(&mut self.chunk);
-        outcome.map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))
+        outcome.map_err(|error| refused(log, error, CONTENT_MAX as u64))
     }
 }
 
@@ -115,7 +125,8 @@ impl<'a> ComponentLog<'a> {
     /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`]. The log itself is not affected.
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`]. The log itself is not
+    /// affected.
     ///
     /// # Examples
     /// ```
@@ -134,7 +145,7 @@ impl<'a> ComponentLog<'a> {
     /// assert_eq!(reader.chunk(0, &mut buffer)?, b"the state after record 7");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn checkpoint_writer(self, bytes: u64) -> Result<CheckpointWriter<'a>> {
+    pub fn checkpoint_writer(self, bytes: u64) -> Result<CheckpointWriter<'a>, SnapshotError> {
         let log = self.log;
         log.refuse_if_closed()?;
         let mut writing = log.write.checkpoints.lock();
@@ -144,22 +155,23 @@ impl<'a> ComponentLog<'a> {
         let dir = Arc::clone(&log.write.dir);
         let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
         let names = Names { kind: Kind::Checkpoint, temporary, name };
-        let direct = dir.facts()?.direct;
+        let direct = dir.facts().map_err(LogError::from)?.direct;
         let writer = Writer::new(dir, names, direct, salt, bytes);
-        let writer = writer.map_err(|error| log.for_want_of_space(error, bytes))?;
+        let writer = writer.map_err(|error| refused(log, error, bytes))?;
         Ok(CheckpointWriter { log, writer, _writing: writing })
     }
 
     /// Opens the checkpoint; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], also if it was made from other records, such as those of a copy of
-    /// this log that was written; [`Error::Io`], [`Error::Closed`]. A component then opens without
-    /// it.
-    pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>> {
+    /// [`ReadError::Corrupted`], also if it was made from other records, such as those of a copy of
+    /// this log that was written; [`LogError::Io`], [`LogError::Closed`]. A component then opens
+    /// without it.
+    pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>, ReadError> {
         let log = self.log;
         log.refuse_if_closed()?;
         CheckpointReader::open(&*log.write.dir, log.write.id, || Ok(Arc::clone(&log.read) as _))
+            .map_err(ReadError::narrow)
     }
 
     /// Removes the checkpoint, if there is one. A component that does not use it has to remove it
@@ -169,10 +181,15 @@ impl<'a> ComponentLog<'a> {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn discard_checkpoint(self) -> Result<()> {
+    /// [`LogError::Io`], [`LogError::Closed`].
+    pub fn discard_checkpoint(self) -> Result<(), LogError> {
         self.log.refuse_if_closed()?;
         let _no_writer = self.log.write.checkpoints.lock();
         chunked_file::discard(&*self.log.write.dir, CHECKPOINT)
+            .map_err(|error| LogError::narrow(error, "discarding a checkpoint reads nothing"))
     }
+}
+
+fn refused(log: &Log, error: Error, bytes: u64) -> SnapshotError {
+    SnapshotError::narrow(log.for_want_of_space(error, bytes))
 }

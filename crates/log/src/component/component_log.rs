@@ -2,8 +2,8 @@
 
 use std::sync::Weak;
 
-use crate::base::error::Result;
 use crate::base::lender::{Lender, SharedReserve};
+use crate::base::operation_errors::AppendError;
 use crate::base::purpose::Purpose;
 use crate::log::Log;
 use crate::write::input::Input;
@@ -28,9 +28,13 @@ impl ComponentLog<'_> {
     /// Appends a record as [`Log::append`] does, for this purpose. Blocks.
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the part of the
-    /// reserve that the purpose may use is used up.
-    pub fn append(self, purpose: Purpose, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    /// As [`Log::append`]; [`AppendError::NoSpace`](crate::AppendError::NoSpace) also when the part
+    /// of the reserve that the purpose may use is used up.
+    pub fn append(
+        self,
+        purpose: Purpose,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<Ticket, AppendError> {
         let (write, record) = (&*self.log.write, Input::next(&payload));
         let accepted = write.with_room(None, || write.accept(record, purpose))?;
         Ok(write.ticket(accepted))

@@ -6,6 +6,9 @@ use esker_disk::{Dir, Disk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::OpenError;
 use crate::store::{app_metadata, directory, paths};
 
 /// Removes the files of a log of this component, durably: for a component that gives up a log that
@@ -15,10 +18,18 @@ use crate::store::{app_metadata, directory, paths};
 /// After a crash, the directory is not a log of another component: its app metadata go last.
 ///
 /// # Errors
-/// [`Error::WrongComponent`], [`Error::Locked`], [`Error::NotALog`] when there is no directory,
-/// [`Error::Corrupted`], [`Error::Io`].
-pub fn discard(dir: impl AsRef<Path>, component: Component, disk: &dyn Disk) -> Result<()> {
-    let dir = directory::open(dir.as_ref(), disk)?;
+/// [`OpenError::WrongComponent`], [`OpenError::Locked`], [`OpenError::NotALog`] when there is no
+/// directory, [`OpenError::Corrupted`], [`LogError::Io`].
+pub fn discard(
+    dir: impl AsRef<Path>,
+    component: Component,
+    disk: &dyn Disk,
+) -> Result<(), OpenError> {
+    remove_files(dir.as_ref(), component, disk).map_err(OpenError::narrow)
+}
+
+fn remove_files(dir: &Path, component: Component, disk: &dyn Disk) -> Result<()> {
+    let dir = directory::open(dir, disk)?;
     refuse_another(&*dir, component)?;
     let _lock = directory::lock(&*dir)?;
     // Another process may have created one in between.

@@ -2,17 +2,21 @@
 
 use super::component_log::ComponentLog;
 use crate::base::component::Component;
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::log_error::refuse_if_forked;
+use crate::base::operation_errors::OpenError;
 use crate::store::app_metadata::{self, APP_METADATA_BYTES_MAX};
 
 impl ComponentLog<'_> {
     /// Replaces the app metadata, durably. A plain log then belongs to this component.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another
-    /// component; [`Error::Closed`]; [`Error::Poisoned`] when the log failed before;
+    /// [`Error::ContentTooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to
+    /// another component; [`LogError::Closed`]; [`LogError::Poisoned`] when the log failed before;
     /// [`Error::NoSpace`], after which the old metadata is kept and the log stays usable;
-    /// [`Error::Io`], after which the log is poisoned.
+    /// [`LogError::Io`], after which the log is poisoned.
     ///
     /// # Examples
     /// ```
@@ -37,7 +41,7 @@ impl ComponentLog<'_> {
     /// As [`ComponentLog::put_app_metadata`].
     pub fn set_component(self, from: Component, to: Component, content: &[u8]) -> Result<()> {
         if content.len() > APP_METADATA_BYTES_MAX {
-            return Err(Error::TooLarge {
+            return Err(Error::ContentTooLarge {
                 size: content.len() as u64,
                 limit: APP_METADATA_BYTES_MAX as u64,
             });
@@ -46,7 +50,7 @@ impl ComponentLog<'_> {
         refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         let expected = Some(from);
         let found = app_metadata::owner(&*write.dir, expected)?;
@@ -66,12 +70,12 @@ impl ComponentLog<'_> {
     ///
     /// # Errors
     /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`],
-    /// [`Error::Io`].
-    pub fn app_metadata(self, component: Component) -> Result<Option<Vec<u8>>> {
+    /// [`LogError::Io`].
+    pub fn app_metadata(self, component: Component) -> Result<Option<Vec<u8>>, OpenError> {
         let write = &*self.log.write;
-        match app_metadata::read(&*write.dir)? {
+        match app_metadata::read(&*write.dir).map_err(OpenError::narrow)? {
             Some((found, content)) if found == component => Ok(Some(content)),
-            Some((found, _)) => Err(Error::WrongComponent {
+            Some((found, _)) => Err(OpenError::WrongComponent {
                 dir: write.dir.path().into(),
                 found: Some(found),
                 expected: Some(component),

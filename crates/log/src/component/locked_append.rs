@@ -1,7 +1,7 @@
 //! Appending under a lock of the caller, for components that keep an index of the log.
 
 use super::component_log::ComponentLog;
-use crate::base::error::{Error, Result};
+use crate::base::operation_errors::AppendError;
 use crate::base::position::RecordPlace;
 use crate::base::purpose::Purpose;
 use crate::commit::core::Refusal;
@@ -39,8 +39,8 @@ impl ComponentLog<'_> {
     /// ```
     pub fn append_locked<T>(
         self,
-        mut attempt: impl FnMut(&LockedAppender<'_>) -> std::result::Result<T, AppendRefusal>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut(&LockedAppender<'_>) -> Result<T, AppendRefusal>,
+    ) -> Result<T, AppendError> {
         let write = &*self.log.write;
         write.with_room(None, || attempt(&LockedAppender { write }).map_err(|refusal| refusal.0))
     }
@@ -55,8 +55,8 @@ impl ComponentLog<'_> {
     /// As [`ComponentLog::append_locked`].
     pub async fn append_locked_async<T>(
         self,
-        mut attempt: impl FnMut(&LockedAppender<'_>) -> std::result::Result<T, AppendRefusal>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut(&LockedAppender<'_>) -> Result<T, AppendRefusal>,
+    ) -> Result<T, AppendError> {
         let write = &*self.log.write;
         write
             .with_room_async(|| attempt(&LockedAppender { write }).map_err(|refusal| refusal.0))
@@ -66,11 +66,11 @@ impl ComponentLog<'_> {
     /// As [`ComponentLog::append_locked`], but runs `attempt` without waiting.
     ///
     /// # Errors
-    /// As [`ComponentLog::append_locked`], and [`Error::Full`] when it would have to wait.
+    /// As [`ComponentLog::append_locked`], and [`AppendError::Full`] when it would have to wait.
     pub fn try_append_locked<T>(
         self,
-        mut attempt: impl FnMut(&LockedAppender<'_>) -> std::result::Result<T, AppendRefusal>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut(&LockedAppender<'_>) -> Result<T, AppendRefusal>,
+    ) -> Result<T, AppendError> {
         let write = &*self.log.write;
         write.without_waiting(|| attempt(&LockedAppender { write }).map_err(|refusal| refusal.0))
     }
@@ -81,8 +81,8 @@ impl ComponentLog<'_> {
 #[derive(Debug)]
 pub struct AppendRefusal(Refusal);
 
-impl From<Error> for AppendRefusal {
-    fn from(error: Error) -> Self {
+impl From<AppendError> for AppendRefusal {
+    fn from(error: AppendError) -> Self {
         Self(Refusal::Error(error))
     }
 }
@@ -109,7 +109,7 @@ impl LockedAppender<'_> {
         purpose: Purpose,
         payload: impl AsRef<[u8]>,
         placed: impl FnOnce(RecordPlace),
-    ) -> std::result::Result<Ticket, AppendRefusal> {
+    ) -> Result<Ticket, AppendRefusal> {
         let record = Input::next(&payload);
         let accepted = self.write.accept_then(record, purpose, placed).map_err(AppendRefusal)?;
         Ok(self.write.ticket(accepted))
@@ -125,7 +125,7 @@ impl LockedAppender<'_> {
         &self,
         payloads: &[P],
         placed: impl FnOnce(&[RecordPlace]),
-    ) -> std::result::Result<Option<Ticket>, AppendRefusal> {
+    ) -> Result<Option<Ticket>, AppendRefusal> {
         let mut places = Vec::with_capacity(payloads.len());
         let each = |place| places.push(place);
         let records = Append::records(payloads).inputs();

@@ -2,6 +2,8 @@
 
 use super::component_log::ComponentLog;
 use crate::base::error::Result;
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::ReadError;
 use crate::base::position::RecordPlace;
 use crate::commit::core::Core;
 use crate::read::batch::Payload;
@@ -25,8 +27,8 @@ impl ComponentLog<'_> {
     /// record, because recovery moved this one, it finds the record by its number.
     ///
     /// # Errors
-    /// As [`Log::read`](crate::Log::read). [`Error::NotFound`](crate::Error::NotFound) also if the
-    /// log never accepted this record there.
+    /// As [`Log::read`](crate::Log::read). [`ReadError::NotFound`](crate::ReadError::NotFound) also
+    /// if the log never accepted this record there.
     ///
     /// # Examples
     /// ```
@@ -40,7 +42,7 @@ impl ComponentLog<'_> {
     /// assert_eq!(&*log.component().read_placed(place)?, b"a record"); // durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed(self, place: RecordPlace) -> Result<Payload> {
+    pub fn read_placed(self, place: RecordPlace) -> Result<Payload, ReadError> {
         self.log.refuse_if_closed()?;
         let source = &*self.log.read;
         let mut written = source.limit().0;
@@ -50,7 +52,8 @@ impl ComponentLog<'_> {
                 Err(end) => written = end,
             }
         }
-        placed::find(source, place, written).map_err(|error| cursor::exactly(source, error))
+        let found = placed::find(source, place, written);
+        found.map_err(|error| ReadError::narrow(cursor::exactly(source, error)))
     }
 
     /// Returns the payloads of several records whose places are known, where that needs few reads:
@@ -61,7 +64,7 @@ impl ComponentLog<'_> {
     /// Payloads that were read together keep the memory of one read, up to 256 KiB.
     ///
     /// # Errors
-    /// [`Error::Closed`](crate::Error::Closed).
+    /// [`LogError::Closed`](crate::LogError::Closed).
     ///
     /// # Examples
     /// ```
@@ -75,7 +78,10 @@ impl ComponentLog<'_> {
     /// assert_eq!(found[1].as_deref(), Some(&b"other"[..]));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed_many(self, places: &[RecordPlace]) -> Result<Vec<Option<Payload>>> {
+    pub fn read_placed_many(
+        self,
+        places: &[RecordPlace],
+    ) -> Result<Vec<Option<Payload>>, LogError> {
         self.log.refuse_if_closed()?;
         let source = &*self.log.read;
         let parallel = !self.log.write.engine.is_manual();

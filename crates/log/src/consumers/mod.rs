@@ -22,7 +22,11 @@ use std::time::{Duration, Instant};
 
 use esker_disk::{Dir, Lock};
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::log_error::refuse_if_forked;
+use crate::base::operation_errors::ConsumerError;
 use crate::base::position::Seq;
 use crate::format::LogId;
 use crate::store::paths::CONSUMERS;
@@ -95,27 +99,28 @@ impl Consumers {
     /// Returns the offset of a consumer; `None` if it has none. Reads a small file, without a lock.
     ///
     /// # Errors
-    /// [`Error::Corrupted`]; [`Error::ForeignFile`] if the file is that of another log;
-    /// [`Error::UnsupportedVersion`]; [`Error::Io`].
-    pub fn get(&self, name: &str) -> Result<Option<Seq>> {
-        Ok(self.shared.read()?.remove(name))
+    /// [`ConsumerError::Corrupted`]; [`ConsumerError::ForeignFile`] if the file is that of another
+    /// log; [`ConsumerError::UnsupportedVersion`]; [`LogError::Io`].
+    pub fn get(&self, name: &str) -> Result<Option<Seq>, ConsumerError> {
+        Ok(self.shared.read().map_err(ConsumerError::narrow)?.remove(name))
     }
 
     /// Returns the offsets of all consumers, in the order of their names.
     ///
     /// # Errors
     /// As [`Consumers::get`].
-    pub fn list(&self) -> Result<Vec<(String, Seq)>> {
-        Ok(self.shared.read()?.into_iter().collect())
+    pub fn list(&self) -> Result<Vec<(String, Seq)>, ConsumerError> {
+        Ok(self.shared.read().map_err(ConsumerError::narrow)?.into_iter().collect())
     }
 
     /// Sets the offset of a consumer, whatever it was. Returns the one before.
     ///
     /// # Errors
-    /// [`Error::InvalidConsumer`] for a name that is empty or too long;
-    /// [`Error::TooManyConsumers`]; [`Error::Busy`] if other processes held the lock for ten
-    /// seconds; those of [`Consumers::get`]. After [`Error::Io`] either offset may be there.
-    pub fn set(&self, name: &str, offset: Seq) -> Result<Option<Seq>> {
+    /// [`ConsumerError::InvalidConsumer`] for a name that is empty or too long;
+    /// [`ConsumerError::TooManyConsumers`]; [`ConsumerError::Busy`] if other processes held the
+    /// lock for ten seconds; those of [`Consumers::get`]. After [`LogError::Io`] either offset may
+    /// be there.
+    pub fn set(&self, name: &str, offset: Seq) -> Result<Option<Seq>, ConsumerError> {
         self.change(name, None, Some(offset))
     }
 
@@ -128,7 +133,7 @@ impl Consumers {
     /// makes for one. After a crash during the call all of them are there, or none.
     ///
     /// # Errors
-    /// The errors of [`Consumers::set`]. After [`Error::Io`] all of them may be there, or none;
+    /// The errors of [`Consumers::set`]. After [`LogError::Io`] all of them may be there, or none;
     /// after any other error, none.
     ///
     /// # Examples
@@ -148,7 +153,7 @@ impl Consumers {
     pub fn set_all(
         &self,
         offsets: impl IntoIterator<Item = (impl Into<String>, Seq)>,
-    ) -> Result<()> {
+    ) -> Result<(), ConsumerError> {
         let mut all = Offsets::new();
         for (name, offset) in offsets {
             let name = name.into();
@@ -156,7 +161,7 @@ impl Consumers {
             all.insert(name, offset);
             // However many an iterator returns.
             if all.len() > CONSUMERS_MAX {
-                return Err(Error::TooManyConsumers { limit: CONSUMERS_MAX });
+                return Err(ConsumerError::TooManyConsumers { limit: CONSUMERS_MAX });
             }
         }
         if all.is_empty() {
@@ -168,8 +173,13 @@ impl Consumers {
     /// Sets the offset of a consumer if it is `expected`; `None` is that of a new one.
     ///
     /// # Errors
-    /// [`Error::OffsetChanged`] if it is another; those of [`Consumers::set`].
-    pub fn compare_and_set(&self, name: &str, expected: Option<Seq>, offset: Seq) -> Result<()> {
+    /// [`ConsumerError::OffsetChanged`] if it is another; those of [`Consumers::set`].
+    pub fn compare_and_set(
+        &self,
+        name: &str,
+        expected: Option<Seq>,
+        offset: Seq,
+    ) -> Result<(), ConsumerError> {
         self.change(name, Some(expected), Some(offset)).map(drop)
     }
 
@@ -177,7 +187,7 @@ impl Consumers {
     ///
     /// # Errors
     /// As [`Consumers::set`].
-    pub fn remove(&self, name: &str) -> Result<Option<Seq>> {
+    pub fn remove(&self, name: &str) -> Result<Option<Seq>, ConsumerError> {
         if self.get(name)?.is_none() {
             return Ok(None);
         }
@@ -189,21 +199,22 @@ impl Consumers {
         name: &str,
         expected: Option<Option<Seq>>,
         offset: Option<Seq>,
-    ) -> Result<Option<Seq>> {
+    ) -> Result<Option<Seq>, ConsumerError> {
         check(name)?;
         self.make(Change::One { name: name.into(), expected, offset })
     }
 
-    fn make(&self, change: Change) -> Result<Option<Seq>> {
+    fn make(&self, change: Change) -> Result<Option<Seq>, ConsumerError> {
         refuse_if_forked()?;
-        self.shared.changes.make(change, |changes| self.shared.write(changes))
+        let made = self.shared.changes.make(change, |changes| self.shared.write(changes));
+        made.map_err(ConsumerError::narrow)
     }
 }
 
 /// Refuses a name that no consumer can have.
-fn check(name: &str) -> Result<()> {
+fn check(name: &str) -> Result<(), ConsumerError> {
     if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Error::InvalidConsumer { bytes: name.len(), limit: NAME_MAX });
+        return Err(ConsumerError::InvalidConsumer { bytes: name.len(), limit: NAME_MAX });
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use super::poller::{Depth, PolledLog};
 use super::scan_snapshot::Snapshot;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::{OpenError, ReadError};
 use crate::base::position::RecordPlace;
 use crate::read::batch::Payload;
 use crate::read::checkpoint_reader::CheckpointReader;
@@ -37,7 +39,7 @@ impl ReadOnlyComponentLog<'_> {
     ///
     /// # Errors
     /// As [`ComponentLog::read_placed`](crate::component::ComponentLog::read_placed), with
-    /// [`Error::Trimmed`] for a record that the writer dropped. A dropped record may still be
+    /// [`ReadError::Trimmed`] for a record that the writer dropped. A dropped record may still be
     /// returned for some time, also after a poll: a poll that finds more durable records does not
     /// look for the trim point, and a segment that is open here can be read until the writer uses
     /// its file again.
@@ -55,7 +57,11 @@ impl ReadOnlyComponentLog<'_> {
     /// assert_eq!(&*reader.component().read_placed(place)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read_placed(self, place: RecordPlace) -> Result<Payload> {
+    pub fn read_placed(self, place: RecordPlace) -> Result<Payload, ReadError> {
+        self.find_placed(place).map_err(ReadError::narrow)
+    }
+
+    fn find_placed(self, place: RecordPlace) -> Result<Payload> {
         self.reader.log.refuse_if_closed()?;
         let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
         match find(&self.reader.log.snapshot()) {
@@ -73,8 +79,11 @@ impl ReadOnlyComponentLog<'_> {
     /// [`ComponentLog::read_placed_many`](crate::component::ComponentLog::read_placed_many) does.
     ///
     /// # Errors
-    /// [`Error::Closed`].
-    pub fn read_placed_many(self, places: &[RecordPlace]) -> Result<Vec<Option<Payload>>> {
+    /// [`LogError::Closed`].
+    pub fn read_placed_many(
+        self,
+        places: &[RecordPlace],
+    ) -> Result<Vec<Option<Payload>>, LogError> {
         self.reader.log.refuse_if_closed()?;
         let snapshot = self.reader.log.snapshot();
         let parallel = !self.reader.log.engine.is_manual();
@@ -85,7 +94,7 @@ impl ReadOnlyComponentLog<'_> {
     ///
     /// # Errors
     /// As [`ComponentLog::checkpoint_reader`](crate::component::ComponentLog::checkpoint_reader).
-    pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>> {
+    pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>, ReadError> {
         self.reader.log.refuse_if_closed()?;
         let log = self.reader.log.snapshot().manifest().log;
         CheckpointReader::open(&*self.reader.log.dir, log, || {
@@ -93,29 +102,32 @@ impl ReadOnlyComponentLog<'_> {
             self.reader.refresh()?;
             Ok(self.reader.log.snapshot() as _)
         })
+        .map_err(ReadError::narrow)
     }
 
     /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
-    /// [`Error::Io`].
-    pub fn id(self) -> Result<Option<Component>> {
-        Ok(app_metadata::read(&*self.reader.log.dir)?.map(|(component, _)| component))
+    /// [`OpenError::Corrupted`] where the app metadata is corrupt,
+    /// [`OpenError::UnsupportedVersion`], [`LogError::Io`].
+    pub fn id(self) -> Result<Option<Component>, OpenError> {
+        let read = app_metadata::read(&*self.reader.log.dir).map_err(OpenError::narrow)?;
+        Ok(read.map(|(component, _)| component))
     }
 
     /// Checks that the log belongs to this component. If the app metadata are corrupt, a warning is
     /// logged and it does: they are optional for a component.
     ///
     /// # Errors
-    /// [`Error::WrongComponent`], also if the file of the app metadata is lost;
-    /// [`Error::UnsupportedVersion`], [`Error::Io`].
-    pub fn expect(self, component: Component) -> Result<()> {
+    /// [`OpenError::WrongComponent`], also if the file of the app metadata is lost;
+    /// [`OpenError::UnsupportedVersion`], [`LogError::Io`].
+    pub fn expect(self, component: Component) -> Result<(), OpenError> {
         let expected = Some(component);
-        let found = app_metadata::owner(&*self.reader.log.dir, expected)?;
+        let found =
+            app_metadata::owner(&*self.reader.log.dir, expected).map_err(OpenError::narrow)?;
         if found != expected {
             let dir = self.reader.log.dir.path().into();
-            return Err(Error::WrongComponent { dir, found, expected });
+            return Err(OpenError::WrongComponent { dir, found, expected });
         }
         Ok(())
     }

@@ -11,7 +11,8 @@ use parking_lot::{Mutex, RwLock};
 
 use super::poller::{Depth, PollResult, PolledLog, Poller};
 use super::scan_snapshot::Snapshot;
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::Result;
+use crate::base::log_error::{LogError, refuse_if_forked};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
 use crate::read::read_counts::ReadCounts;
@@ -45,9 +46,9 @@ impl FollowedLog {
         Arc::clone(&self.snapshot.read())
     }
 
-    pub(super) fn refuse_if_closed(&self) -> Result<()> {
+    pub(super) fn refuse_if_closed(&self) -> Result<(), LogError> {
         refuse_if_forked()?;
-        if self.closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+        if self.closed.load(SeqCst) { Err(LogError::Closed) } else { Ok(()) }
     }
 
     pub(super) fn close(&self) {

@@ -25,6 +25,8 @@ use esker_disk::process;
 use parking_lot::{Mutex, RwLock};
 
 use crate::base::error::{Error, Result, register_process};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::{OpenError, ReadError};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
@@ -74,12 +76,12 @@ impl Drop for ReadOnlyLog {
 
 impl ReadOnlyLog {
     /// Opens the log in `dir` for reading, with the default options. [`ReadOnlyLog::builder`] sets
-    /// others. In a child that `fork` makes, its calls fail with [`Error::Forked`].
+    /// others. In a child that `fork` makes, its calls fail with [`LogError::Forked`].
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
-    /// [`Error::Forked`], [`Error::Io`]. Corruption is reported by the streams that reach it, and
-    /// by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
+    /// [`OpenError::NotALog`], [`OpenError::UnsupportedVersion`], [`OpenError::ForeignFile`],
+    /// [`LogError::Forked`], [`LogError::Io`]. Corruption is reported by the streams that reach it,
+    /// and by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
     ///
     /// # Examples
     /// ```
@@ -96,15 +98,19 @@ impl ReadOnlyLog {
     /// }
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(dir.as_ref(), ReadOptions::default())
     }
 
-    async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
+    async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self, OpenError> {
+        detached(move || Self::open_with(&dir, options)).await.map_err(LogError::no_thread)?
     }
 
-    fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {
+    fn open_with(dir: &Path, options: ReadOptions) -> Result<Self, OpenError> {
+        Self::scan(dir, options).map_err(OpenError::narrow)
+    }
+
+    fn scan(dir: &Path, options: ReadOptions) -> Result<Self> {
         register_process(dir)?;
         options.validate()?;
         let dir = directory::open(dir, &*options.disk)?;
@@ -141,23 +147,24 @@ impl ReadOnlyLog {
     /// Waiting streams do not need this call: their reader polls by itself.
     ///
     /// # Errors
-    /// As [`ReadOnlyLog::open`], and [`Error::Closed`].
-    pub fn refresh(&self) -> Result<()> {
+    /// As [`ReadOnlyLog::open`], and [`LogError::Closed`].
+    pub fn refresh(&self) -> Result<(), OpenError> {
         self.log.refuse_if_closed()?;
-        self.log.poll(Depth::Manifest).map(drop)
+        self.log.poll(Depth::Manifest).map(drop).map_err(OpenError::narrow)
     }
 
     /// Streams records from `start`. The stream may outlive this handle.
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when the start was dropped, [`Error::Closed`].
-    pub fn stream(&self, start: Start) -> Result<LogStream> {
+    /// [`ReadError::Trimmed`] when the start was dropped, [`LogError::Closed`].
+    pub fn stream(&self, start: Start) -> Result<LogStream, ReadError> {
         self.log.refuse_if_closed()?;
-        Ok(LogStream::new(Box::new(FollowerFeed::new(&self.log, start)?.registered())))
+        let feed = FollowerFeed::new(&self.log, start).map_err(ReadError::narrow)?;
+        Ok(LogStream::new(Box::new(feed.registered())))
     }
 
-    /// Closes the reader and all of its streams. Waiting streams are woken with [`Error::Closed`].
-    /// Its threads end.
+    /// Closes the reader and all of its streams. Waiting streams are woken with
+    /// [`LogError::Closed`]. Its threads end.
     pub fn close(&self) {
         self.log.close();
     }
@@ -167,9 +174,9 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// As [`Log::read`](crate::Log::read).
-    pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
+    pub fn read(&self, seq: impl Into<Seq>) -> Result<View, ReadError> {
         let seq = seq.into();
-        self.find(|snapshot| cursor::read(snapshot, seq))
+        self.find(|snapshot| cursor::read(snapshot, seq)).map_err(ReadError::narrow)
     }
 
     /// As [`ReadOnlyLog::read`], without blocking: a thread of the reader reads up to a megabyte,
@@ -180,13 +187,14 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// As [`ReadOnlyLog::read`].
-    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View> {
+    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View, ReadError> {
         let seq = seq.into();
         self.log.refuse_if_closed()?;
         if seq == Seq::ZERO {
-            return Err(Error::NotFound { seq });
+            return Err(ReadError::NotFound { seq });
         }
-        read_one(FollowerFeed::new(&self.log, Start::From(seq))?, seq).await
+        let feed = FollowerFeed::new(&self.log, Start::From(seq)).map_err(ReadError::narrow)?;
+        read_one(feed, seq).await
     }
 
     /// Returns the record at a position taken from a ticket or a record, durable as of the last
@@ -195,8 +203,8 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// As [`Log::read_at`](crate::Log::read_at).
-    pub fn read_at(&self, position: Position) -> Result<View> {
-        self.find(|snapshot| cursor::read_at(snapshot, position))
+    pub fn read_at(&self, position: Position) -> Result<View, ReadError> {
+        self.find(|snapshot| cursor::read_at(snapshot, position)).map_err(ReadError::narrow)
     }
 
     fn find(&self, find: impl Fn(&Snapshot) -> Result<View>) -> Result<View> {
@@ -219,7 +227,8 @@ impl ReadOnlyLog {
     /// Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Closed`], and those of [`ReadOnlyLog::open`] when the directory cannot be polled.
+    /// [`LogError::Closed`], and those of [`ReadOnlyLog::open`] when the directory cannot be
+    /// polled.
     ///
     /// # Examples
     /// ```
@@ -238,8 +247,11 @@ impl ReadOnlyLog {
     /// # Ok::<(), esker_log::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
-        let seq = seq.into();
+    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<(), OpenError> {
+        self.until_durable(seq.into()).await.map_err(OpenError::narrow)
+    }
+
+    async fn until_durable(&self, seq: Seq) -> Result<()> {
         let mut waiting = PollWait::new(&self.log);
         poll_fn(|cx| {
             for registered in [false, true] {

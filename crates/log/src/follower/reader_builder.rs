@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::Disk;
 
 use super::ReadOnlyLog;
-use crate::base::error::Result;
+use crate::base::operation_errors::OpenError;
 use crate::base::options::{Direct, OpenCheck, option_setters};
 use crate::base::read_options::ReadOptions;
 use crate::runtime::engine::Engine;
@@ -52,8 +52,8 @@ impl ReadOnlyLogBuilder {
     /// Opens the log.
     ///
     /// # Errors
-    /// As [`ReadOnlyLog::open`], and [`Error::InvalidOption`](crate::Error::InvalidOption).
-    pub fn open(self) -> Result<ReadOnlyLog> {
+    /// As [`ReadOnlyLog::open`], and [`OpenError::InvalidOption`](crate::OpenError::InvalidOption).
+    pub fn open(self) -> Result<ReadOnlyLog, OpenError> {
         ReadOnlyLog::open_with(&self.dir, self.options)
     }
 
@@ -63,8 +63,8 @@ impl ReadOnlyLogBuilder {
     /// A call that is dropped opens the log and closes it again.
     ///
     /// # Errors
-    /// As [`ReadOnlyLogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).
-    pub async fn open_async(self) -> Result<ReadOnlyLog> {
+    /// As [`ReadOnlyLogBuilder::open`], and [`LogError::NoThread`](crate::LogError::NoThread).
+    pub async fn open_async(self) -> Result<ReadOnlyLog, OpenError> {
         ReadOnlyLog::open_with_async(self.dir, self.options).await
     }
 }

@@ -1,7 +1,8 @@
 //! Snapshots of the application of a log that another process writes.
 
 use super::ReadOnlyLog;
-use crate::base::error::Result;
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::SnapshotError;
 use crate::read::snapshot_reader::{self, SnapshotReader};
 use crate::store::snapshot_files;
 
@@ -23,9 +24,10 @@ impl ReadOnlySnapshots<'_> {
     ///
     /// # Errors
     /// As [`Snapshots::list`](crate::Snapshots::list).
-    pub fn list(self) -> Result<Vec<u64>> {
+    pub fn list(self) -> Result<Vec<u64>, LogError> {
         self.reader.log.refuse_if_closed()?;
         snapshot_files::list(&*self.reader.log.dir)
+            .map_err(|error| LogError::narrow(error, "a directory is listed"))
     }
 
     /// Opens a snapshot, as [`Snapshots::reader`](crate::Snapshots::reader) does. The writer
@@ -33,9 +35,9 @@ impl ReadOnlySnapshots<'_> {
     ///
     /// # Errors
     /// As [`Snapshots::reader`](crate::Snapshots::reader).
-    pub fn reader(self, at: u64) -> Result<Option<SnapshotReader>> {
+    pub fn reader(self, at: u64) -> Result<Option<SnapshotReader>, SnapshotError> {
         self.reader.log.refuse_if_closed()?;
-        SnapshotReader::open(&*self.reader.log.dir, at)
+        SnapshotReader::open(&*self.reader.log.dir, at).map_err(SnapshotError::narrow)
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
@@ -72,7 +74,7 @@ impl ReadOnlySnapshots<'_> {
     /// assert_eq!(records.blocking_next()?.iter().next().unwrap().payload, b"two");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn newest(self) -> Result<Option<SnapshotReader>> {
-        snapshot_reader::newest(|| self.list(), |at| self.reader(at))
+    pub fn newest(self) -> Result<Option<SnapshotReader>, SnapshotError> {
+        snapshot_reader::newest(|| Ok(self.list()?), |at| self.reader(at))
     }
 }

@@ -3,6 +3,8 @@
 use super::ReadOnlyLog;
 use super::poller::{Depth, PolledLog};
 use crate::base::error::{Corruption, Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::ReadError;
 use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::source::Source;
 use crate::store::directory;
@@ -25,9 +27,10 @@ impl ReadOnlyStorage<'_> {
     /// [`Storage::was_repaired`](crate::Storage::was_repaired). Reads from the disk.
     ///
     /// # Errors
-    /// [`Error::Io`].
-    pub fn was_repaired(self) -> Result<bool> {
-        directory::was_repaired(&*self.reader.log.dir)
+    /// [`LogError::Io`].
+    pub fn was_repaired(self) -> Result<bool, LogError> {
+        let was_repaired = directory::was_repaired(&*self.reader.log.dir);
+        was_repaired.map_err(|error| LogError::narrow(error, "a directory is listed"))
     }
 
     /// Returns the number of valid-looking bytes after the last durable record, which only recovery
@@ -66,8 +69,13 @@ impl ReadOnlyStorage<'_> {
     /// of units in segments that may have a gap.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].
-    pub fn stored(self) -> Result<Stored> {
+    /// [`ReadError::Corrupted`] where such a header is corrupt, [`LogError::Io`],
+    /// [`LogError::Closed`].
+    pub fn stored(self) -> Result<Stored, ReadError> {
+        self.count().map_err(ReadError::narrow)
+    }
+
+    fn count(self) -> Result<Stored> {
         self.reader.log.refuse_if_closed()?;
         let snapshot = self.reader.log.snapshot();
         let newest = snapshot.segments().all().pop();

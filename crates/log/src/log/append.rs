@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::error::{Result, refuse_if_forked};
+use crate::base::log_error::{LogError, refuse_if_forked};
+use crate::base::operation_errors::AppendError;
 use crate::base::position::Position;
 use crate::base::purpose::Purpose;
 use crate::base::write_error::WriteError;
@@ -33,13 +34,16 @@ impl Log {
     /// every lock.
     ///
     /// # Errors
-    /// [`Error::TooLarge`](crate::Error::TooLarge); [`Error::NoSpace`](crate::Error::NoSpace) on a
-    /// full disk, after which the log stays usable: first this call waits for the segments that a
-    /// retention lets go; [`Error::Io`](crate::Error::Io) when creating
-    /// or extending a segment failed for another reason, after which the log is poisoned;
-    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed),
-    /// [`Error::Stopped`](crate::Error::Stopped), [`Error::Forked`](crate::Error::Forked). In all
-    /// these cases nothing was accepted.
+    /// [`AppendError::TooLarge`](crate::AppendError::TooLarge);
+    /// [`AppendError::NoSpace`](crate::AppendError::NoSpace) on a full disk, after which the log
+    /// stays usable: first this call waits for the segments that a retention lets go;
+    /// [`LogError::Io`](crate::LogError::Io) when creating or extending a segment failed for
+    /// another reason, after which the log is poisoned;
+    /// [`LogError::Poisoned`](crate::LogError::Poisoned),
+    /// [`LogError::Closed`](crate::LogError::Closed),
+    /// [`LogError::Stopped`](crate::LogError::Stopped),
+    /// [`LogError::Forked`](crate::LogError::Forked). In all these cases nothing was
+    /// accepted.
     ///
     /// # Examples
     /// ```
@@ -50,7 +54,7 @@ impl Log {
     /// ticket.blocking_wait()?; // durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn append(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    pub fn append(&self, payload: impl AsRef<[u8]>) -> Result<Ticket, AppendError> {
         self.append_until(Input::next(&payload), None)
     }
 
@@ -61,15 +65,16 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub async fn append_async(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    pub async fn append_async(&self, payload: impl AsRef<[u8]>) -> Result<Ticket, AppendError> {
         self.append_one_async(Input::next(&payload)).await
     }
 
     /// As [`Log::append`], but waits neither for room nor for disk space.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Full`](crate::Error::Full) when it would have to wait.
-    pub fn try_append(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    /// As [`Log::append`], and [`AppendError::Full`](crate::AppendError::Full) when it would have
+    /// to wait.
+    pub fn try_append(&self, payload: impl AsRef<[u8]>) -> Result<Ticket, AppendError> {
         self.try_append_one(Input::next(&payload))
     }
 
@@ -77,9 +82,13 @@ impl Log {
     /// makes room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Timeout`](crate::Error::Timeout) when the record was not
-    /// accepted in time.
-    pub fn append_timeout(&self, payload: impl AsRef<[u8]>, timeout: Duration) -> Result<Ticket> {
+    /// As [`Log::append`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when the
+    /// record was not accepted in time.
+    pub fn append_timeout(
+        &self,
+        payload: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<Ticket, AppendError> {
         self.append_until(Input::next(&payload), Instant::now().checked_add(timeout))
     }
 
@@ -99,16 +108,17 @@ impl Log {
     /// another caller's record comes first midway, the records before that were accepted, unless
     /// they are atomic.
     ///
-    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) of atomic records.
+    /// [`AppendError::BatchTooLarge`](crate::AppendError::BatchTooLarge) of atomic records.
     ///
-    /// [`Error::Sequence`](crate::Error::Sequence) when a record that is to be followed is not the
-    /// last one, or a number is not above it; [`Error::Conflict`](crate::Error::Conflict) when
-    /// another record, not yet durable, follows it. A caller that lost a race gets either of the
-    /// two, depending on whether the other record is durable already: retry after both.
+    /// [`AppendError::Sequence`](crate::AppendError::Sequence) when a record that is to be followed
+    /// is not the last one, or a number is not above it;
+    /// [`AppendError::Conflict`](crate::AppendError::Conflict) when another record, not yet
+    /// durable, follows it. A caller that lost a race gets either of the two, depending on whether
+    /// the other record is durable already: retry after both.
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Append, Error, Log, Seq, WriteError};
+    /// # use esker_log::{Append, AppendError, Error, Log, Seq, WriteError};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let transfer = ["from alice: 5", "to bob: 5"];
@@ -118,9 +128,10 @@ impl Log {
     /// let mut prev = Seq(1);
     /// let ticket = loop {
     ///     match log.write(Append::after(prev, &["third"])) {
-    ///         Err(WriteError { error: Error::Sequence { .. } | Error::Conflict { .. }, .. }) => {
-    ///             prev = log.accepted();
-    ///         }
+    ///         Err(WriteError {
+    ///             error: AppendError::Sequence { .. } | AppendError::Conflict { .. },
+    ///             ..
+    ///         }) => prev = log.accepted(),
     ///         ended => break ended?,
     ///     }
     /// };
@@ -164,18 +175,18 @@ impl Log {
     /// As [`Log::write`], but waits neither for room nor for disk space.
     ///
     /// # Errors
-    /// As [`Log::write`], and [`Error::Full`](crate::Error::Full) when it would have to wait:
-    /// [`WriteError::accepted`] records had room, and none if they are atomic.
+    /// As [`Log::write`], and [`AppendError::Full`](crate::AppendError::Full) when it would have to
+    /// wait: [`WriteError::accepted`] records had room, and none if they are atomic.
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Append, Error, Log, WriteError};
+    /// # use esker_log::{Append, AppendError, Error, Log, WriteError};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let mut left = &[[7; 100]; 50][..];
     /// while !left.is_empty() {
     ///     match log.try_write(Append::records(left)) {
-    ///         Err(WriteError { error: Error::Full, accepted, .. }) => {
+    ///         Err(WriteError { error: AppendError::Full, accepted, .. }) => {
     ///             left = &left[accepted..];
     ///             log.barrier()?.blocking_wait()?; // or do something else meanwhile
     ///         }
@@ -205,8 +216,8 @@ impl Log {
     /// make room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::write`], and [`Error::Timeout`](crate::Error::Timeout) when not all records were
-    /// accepted in time: [`WriteError::accepted`] were, and none if they are atomic.
+    /// As [`Log::write`], and [`AppendError::Timeout`](crate::AppendError::Timeout) when not all
+    /// records were accepted in time: [`WriteError::accepted`] were, and none if they are atomic.
     pub fn write_timeout<P: AsRef<[u8]>>(
         &self,
         append: Append<'_, P>,
@@ -218,8 +229,9 @@ impl Log {
     /// Returns a ticket that resolves when everything accepted before this call is durable.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed) or
-    /// [`Error::Stopped`](crate::Error::Stopped) when the log accepts no more records.
+    /// [`LogError::Poisoned`](crate::LogError::Poisoned),
+    /// [`LogError::Closed`](crate::LogError::Closed) or
+    /// [`LogError::Stopped`](crate::LogError::Stopped) when the log accepts no more records.
     ///
     /// # Examples
     /// ```
@@ -231,7 +243,7 @@ impl Log {
     /// log.barrier()?.blocking_wait()?; // all of them are durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn barrier(&self) -> Result<Ticket> {
+    pub fn barrier(&self) -> Result<Ticket, LogError> {
         refuse_if_forked()?;
         let state = self.write.lock();
         if let Some(terminal) = state.core.terminal() {
@@ -243,19 +255,23 @@ impl Log {
         Ok(self.write.ticket((seq, unit, position)))
     }
 
-    fn append_until(&self, record: Input<'_>, deadline: Option<Instant>) -> Result<Ticket> {
+    fn append_until(
+        &self,
+        record: Input<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Ticket, AppendError> {
         let accepted =
             self.write.with_room(deadline, || self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
-    async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket> {
+    async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket, AppendError> {
         let accepted =
             self.write.with_room_async(|| self.write.accept(record, Purpose::Ordinary)).await?;
         Ok(self.write.ticket(accepted))
     }
 
-    fn try_append_one(&self, record: Input<'_>) -> Result<Ticket> {
+    fn try_append_one(&self, record: Input<'_>) -> Result<Ticket, AppendError> {
         let accepted =
             self.write.without_waiting(|| self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
@@ -282,7 +298,7 @@ impl Log {
     fn write_each(
         &self,
         records: &[Input<'_>],
-        accept: impl Fn(Input<'_>) -> Result<Accepted>,
+        accept: impl Fn(Input<'_>) -> Result<Accepted, AppendError>,
     ) -> Result<Ticket, WriteError> {
         self.write.check_batch(records)?;
         let mut last = None;
@@ -293,7 +309,7 @@ impl Log {
         Ok(self.ticket_of_batch(last)?)
     }
 
-    fn ticket_of_batch(&self, last: Option<Accepted>) -> Result<Ticket> {
+    fn ticket_of_batch(&self, last: Option<Accepted>) -> Result<Ticket, LogError> {
         match last {
             Some(accepted) => Ok(self.write.ticket(accepted)),
             None => self.barrier(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use esker_disk::Disk;
 
 use crate::base::component::Component;
-use crate::base::error::Result;
 use crate::base::lender::SharedReserve;
+use crate::base::operation_errors::OpenError;
 use crate::base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, Retention, option_setters,
 };
@@ -102,8 +102,8 @@ impl LogBuilder {
     /// Opens the log, and creates it if there is none and [`Options::must_exist`] is not set.
     ///
     /// # Errors
-    /// As [`Log::open`], and [`Error::InvalidOption`](crate::Error::InvalidOption).
-    pub fn open(self) -> Result<Log> {
+    /// As [`Log::open`], and [`OpenError::InvalidOption`](crate::OpenError::InvalidOption).
+    pub fn open(self) -> Result<Log, OpenError> {
         Log::open_with(&self.dir, self.options)
     }
 
@@ -113,8 +113,8 @@ impl LogBuilder {
     /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
     ///
     /// # Errors
-    /// As [`LogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).
-    pub async fn open_async(self) -> Result<Log> {
+    /// As [`LogBuilder::open`], and [`LogError::NoThread`](crate::LogError::NoThread).
+    pub async fn open_async(self) -> Result<Log, OpenError> {
         Log::open_with_async(self.dir, self.options).await
     }
 }

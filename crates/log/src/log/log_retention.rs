@@ -1,6 +1,8 @@
 //! The limits of an open log, and dropping its oldest records on request.
 
 use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::RetentionError;
 use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::commit::retention;
@@ -30,8 +32,8 @@ impl LogRetention<'_> {
     /// beyond the new limits soon after the call. Dropped records do not come back. Does not wait.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`], after which the limits are what they
-    /// were; [`Error::Closed`].
+    /// [`RetentionError::InvalidOption`], after which the limits are what they
+    /// were; [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
@@ -44,9 +46,9 @@ impl LogRetention<'_> {
     /// assert_eq!(log.retention().limits(), limits);
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn set_limits(self, limits: Retention) -> Result<()> {
+    pub fn set_limits(self, limits: Retention) -> Result<(), RetentionError> {
         self.log.refuse_if_closed()?;
-        limits.validate(self.log.options().segment_size)?;
+        limits.validate(self.log.options().segment_size).map_err(RetentionError::narrow)?;
         self.log.write.set_retention(limits);
         Ok(())
     }
@@ -56,28 +58,28 @@ impl LogRetention<'_> {
     /// at or below the oldest record changes nothing. Blocks until the disk has synced.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
-    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was poisoned
-    /// before, [`Error::Closed`].
+    /// [`RetentionError::NotFound`] when a record below `seq` is not durable or does not exist yet,
+    /// [`LogError::Io`], after which the log is poisoned, [`LogError::Poisoned`] when it was
+    /// poisoned before, [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Append, Error, Log, Seq};
+    /// # use esker_log::{Append, Error, Log, ReadError, Seq};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// log.write(Append::records(&["a", "b", "c"]))?.blocking_wait()?;
     /// log.retention().truncate_before(Seq(3))?; // records 1 and 2 are dropped
-    /// let Err(Error::Trimmed(trimmed)) = log.read(Seq(2)) else { panic!() };
+    /// let Err(ReadError::Trimmed(trimmed)) = log.read(Seq(2)) else { panic!() };
     /// assert_eq!(trimmed.oldest, Seq(3));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn truncate_before(self, seq: impl Into<Seq>) -> Result<()> {
+    pub fn truncate_before(self, seq: impl Into<Seq>) -> Result<(), RetentionError> {
         self.log.refuse_if_closed()?;
         let outcome = retention::truncate_before(&self.log.write, seq.into());
         if let Err(error @ Error::Io(_)) = &outcome {
             self.log.write.fail(error.clone());
         }
-        outcome
+        outcome.map_err(RetentionError::narrow)
     }
 
     /// As [`LogRetention::truncate_before`], without blocking: a thread of its own does the work.
@@ -87,9 +89,9 @@ impl LogRetention<'_> {
     /// thread has begun.
     ///
     /// # Errors
-    /// As [`LogRetention::truncate_before`], and [`Error::NoThread`].
-    pub async fn truncate_before_async(self, seq: impl Into<Seq>) -> Result<()> {
+    /// As [`LogRetention::truncate_before`], and [`LogError::NoThread`].
+    pub async fn truncate_before_async(self, seq: impl Into<Seq>) -> Result<(), RetentionError> {
         let (log, seq) = (self.log.clone(), seq.into());
-        detached(move || log.retention().truncate_before(seq)).await.map_err(Error::no_thread)?
+        detached(move || log.retention().truncate_before(seq)).await.map_err(LogError::no_thread)?
     }
 }

@@ -3,7 +3,9 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+use crate::base::log_error::{LogError, refuse_if_forked};
+use crate::base::operation_errors::ReadError;
 use crate::base::position::{Position, Seq};
 use crate::commit::lock_order::ChangingSegments;
 use crate::log::Log;
@@ -11,6 +13,7 @@ use crate::log::stats::LogStats;
 use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
 use crate::read::local_feed::LocalFeed;
+use crate::read::read_half::ReadHalf;
 use crate::read::stream::{LogStream, read_one};
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{Registration, WaitCondition};
@@ -20,8 +23,8 @@ impl Log {
     /// [`Start::At`] and [`Start::Position`], and uses almost no memory.
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when the start point was dropped, [`Error::InvalidPosition`],
-    /// [`Error::Closed`].
+    /// [`ReadError::Trimmed`] when the start point was dropped, [`ReadError::InvalidPosition`],
+    /// [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
@@ -37,8 +40,9 @@ impl Log {
     /// }
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn stream(&self, start: Start) -> Result<LogStream> {
-        Ok(LogStream::new(Box::new(LocalFeed::new(&self.read, start)?.registered())))
+    pub fn stream(&self, start: Start) -> Result<LogStream, ReadError> {
+        let feed = LocalFeed::new(&self.read, start).map_err(ReadError::narrow)?;
+        Ok(LogStream::new(Box::new(feed.registered())))
     }
 
     /// Returns the record with this number. Unless the record is in memory, reads at most the bytes
@@ -46,8 +50,9 @@ impl Log {
     /// a file are checked.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when no durable record has this number, [`Error::Trimmed`],
-    /// [`Error::Quarantined`], [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
+    /// [`ReadError::NotFound`] when no durable record has this number, [`ReadError::Trimmed`],
+    /// [`ReadError::Quarantined`], [`ReadError::Corrupted`], [`LogError::Io`],
+    /// [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
@@ -57,10 +62,10 @@ impl Log {
     /// assert_eq!(&*log.read(appended.seq)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
+    pub fn read(&self, seq: impl Into<Seq>) -> Result<View, ReadError> {
         self.refuse_if_closed()?;
         let source = &*self.read;
-        cursor::read(source, seq.into()).map_err(|error| cursor::exactly(source, error))
+        cursor::read(source, seq.into()).map_err(|error| exact(source, error))
     }
 
     /// As [`Log::read`], without blocking: unless the record is in memory, a thread of the engine
@@ -84,23 +89,24 @@ impl Log {
     /// # Ok::<(), esker_log::Error>(())
     /// # }).unwrap();
     /// ```
-    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View> {
+    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View, ReadError> {
         let seq = seq.into();
         self.refuse_if_closed()?;
         if seq == Seq::ZERO {
-            return Err(Error::NotFound { seq });
+            return Err(ReadError::NotFound { seq });
         }
-        read_one(LocalFeed::new(&self.read, Start::From(seq))?, seq).await
+        let feed = LocalFeed::new(&self.read, Start::From(seq)).map_err(ReadError::narrow)?;
+        read_one(feed, seq).await
     }
 
     /// Returns the record at a position taken from a ticket or a record. Blocks as [`Log::read`].
     ///
     /// # Errors
-    /// [`Error::InvalidPosition`] when no durable record starts there, and as [`Log::read`].
-    pub fn read_at(&self, position: Position) -> Result<View> {
+    /// [`ReadError::InvalidPosition`] when no durable record starts there, and as [`Log::read`].
+    pub fn read_at(&self, position: Position) -> Result<View, ReadError> {
         self.refuse_if_closed()?;
         let source = &*self.read;
-        cursor::read_at(source, position).map_err(|error| cursor::exactly(source, error))
+        cursor::read_at(source, position).map_err(|error| exact(source, error))
     }
 
     /// Returns the number of the oldest stored record, or of the next record in an empty log.
@@ -127,7 +133,7 @@ impl Log {
     ///
     /// # Errors
     /// The reason why the log accepts no more records, when that happens first.
-    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
+    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<(), LogError> {
         let seq = seq.into().0;
         let mut place = Registration::new(&self.read.waiters);
         poll_fn(|cx| {
@@ -135,7 +141,7 @@ impl Log {
             self.read.waiters.register(&mut place.key, WaitCondition::Durable(seq), cx.waker());
             match self.write.outcome(seq) {
                 Some(outcome) => Poll::Ready(outcome),
-                None if self.read.is_closed() => Poll::Ready(Err(Error::Closed)),
+                None if self.read.is_closed() => Poll::Ready(Err(LogError::Closed)),
                 None => Poll::Pending,
             }
         })
@@ -175,12 +181,12 @@ impl Log {
         }
     }
 
-    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closed(&self) -> Result<(), LogError> {
         self.read.refuse_if_closed()
     }
 
     /// Takes the lock of the set of segments, unless the log is closed.
-    pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>> {
+    pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>, LogError> {
         refuse_if_forked()?;
         let changing = self.write.change_segments();
         self.refuse_if_closed()?;
@@ -191,4 +197,9 @@ impl Log {
     pub(crate) fn for_want_of_space(&self, error: Error, bytes: u64) -> Error {
         error.for_want_of_space(self.write.dir.path(), bytes, self.write.watermark.seq())
     }
+}
+
+/// The error of a read, with the exact number of the oldest record where the record was dropped.
+fn exact(source: &ReadHalf, error: Error) -> ReadError {
+    ReadError::narrow(cursor::exactly(source, error))
 }

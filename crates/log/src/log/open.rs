@@ -10,6 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
 use crate::base::invalid_option::InvalidOption;
 use crate::base::lender::{Lent, SharedReserve};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::OpenError;
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
 use crate::commit::callbacks::Callbacks;
@@ -61,17 +63,17 @@ impl Log {
     /// segments, not on their contents.
     ///
     /// From here on `fork` makes children that use and open nothing. In one, every call that
-    /// returns a `Result` fails with [`Error::Forked`], and dropping the handle changes nothing.
+    /// returns a `Result` fails with [`LogError::Forked`], and dropping the handle changes nothing.
     /// Other calls, such as [`Log::stats`], are not for a child. It shares the lock until it ends
     /// or calls `exec`.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another handle or process has the log open for writing,
-    /// [`Error::Corrupted`] when durable bytes are missing (see [`OnCorruption`]),
-    /// [`Error::InvalidOption`], [`Error::HugePages`], [`Error::NotALog`],
-    /// [`Error::WrongComponent`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
-    /// [`Error::NoSpace`] when the disk is full and the reserve does not suffice,
-    /// [`Error::Forked`], and [`Error::Io`].
+    /// [`OpenError::Locked`] when another handle or process has the log open for writing,
+    /// [`OpenError::Corrupted`] when durable bytes are missing (see [`OnCorruption`]),
+    /// [`OpenError::InvalidOption`], [`OpenError::HugePages`], [`OpenError::NotALog`],
+    /// [`OpenError::WrongComponent`], [`OpenError::UnsupportedVersion`],
+    /// [`OpenError::ForeignFile`], [`OpenError::NoSpace`] when the disk is full and the reserve
+    /// does not suffice, [`LogError::Forked`], and [`LogError::Io`].
     ///
     /// # Examples
     /// ```
@@ -81,12 +83,12 @@ impl Log {
     /// log.close()?;
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, OpenError> {
         Self::open_with(dir.as_ref(), Options::default())
     }
 
-    pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
+    pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self, OpenError> {
+        detached(move || Self::open_with(&dir, options)).await.map_err(LogError::no_thread)?
     }
 
     /// Returns the options that the log was opened with.
@@ -94,7 +96,11 @@ impl Log {
         &self.write.options
     }
 
-    pub(super) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+    pub(super) fn open_with(dir: &Path, options: Options) -> Result<Self, OpenError> {
+        Self::recover(dir, options).map_err(OpenError::narrow)
+    }
+
+    fn recover(dir: &Path, options: Options) -> Result<Self> {
         register_process(dir)?;
         options.validate()?;
         let tail = Arc::new(TailCache::new(&options)?);

@@ -3,7 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::AppendError;
 use crate::base::position::Seq;
 use crate::commit::core::schedule::Event;
 use crate::log::Log;
@@ -37,7 +38,7 @@ impl Sink {
     /// Returns a sink for this log. A log may have any number of sinks.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
@@ -51,7 +52,7 @@ impl Sink {
     /// sink.blocking_flush()?; // all of them are durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn new(log: &Log) -> Result<Self> {
+    pub fn new(log: &Log) -> Result<Self, LogError> {
         log.refuse_if_closed()?;
         Ok(Self { log: log.clone(), last: None, pushed: log.accepted(), room: None })
     }
@@ -60,7 +61,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn blocking_append(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+    pub fn blocking_append(&mut self, payload: impl AsRef<[u8]>) -> Result<(), AppendError> {
         let ticket = self.log.append(payload)?;
         self.keep(ticket);
         Ok(())
@@ -69,8 +70,8 @@ impl Sink {
     /// As [`Sink::blocking_append`], but does not wait.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Full`].
-    pub fn try_append(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+    /// As [`Log::append`], and [`AppendError::Full`].
+    pub fn try_append(&mut self, payload: impl AsRef<[u8]>) -> Result<(), AppendError> {
         let ticket = self.log.try_append(payload)?;
         self.keep(ticket);
         Ok(())
@@ -81,7 +82,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Ticket::blocking_wait`].
-    pub fn blocking_flush(&mut self) -> Result<Option<Appended>> {
+    pub fn blocking_flush(&mut self) -> Result<Option<Appended>, LogError> {
         self.last.take().map(Ticket::blocking_wait).transpose()
     }
 
@@ -98,20 +99,20 @@ impl Sink {
         self.last = Some(ticket);
     }
 
-    fn poll_resolved(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_resolved(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppendError>> {
         let Some(ticket) = &mut self.last else {
             return Poll::Ready(Ok(()));
         };
         let outcome = ready!(Pin::new(ticket).poll(cx));
         self.last = None;
-        Poll::Ready(outcome.map(|_| ()))
+        Poll::Ready(outcome.map(drop).map_err(AppendError::Log))
     }
 }
 
 impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
-    type Error = Error;
+    type Error = AppendError;
 
-    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), AppendError>> {
         let this = &mut *self;
         let write = &this.log.write;
         for registered in [false, true] {
@@ -127,20 +128,20 @@ impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
     }
 
     /// # Errors
-    /// [`Error::Full`] when other appenders used up the room since `poll_ready`, or on a full disk
-    /// from which segments may leave with the next commit, or are about to be removed by another
-    /// thread; and as [`Log::append`].
-    fn start_send(mut self: Pin<&mut Self>, payload: P) -> Result<()> {
+    /// [`AppendError::Full`] when other appenders used up the room since `poll_ready`, or on a full
+    /// disk from which segments may leave with the next commit, or are about to be removed by
+    /// another thread; and as [`Log::append`].
+    fn start_send(mut self: Pin<&mut Self>, payload: P) -> Result<(), AppendError> {
         let ticket = self.log.write.try_append_here(Input::next(&payload))?;
         self.keep(ticket);
         Ok(())
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), AppendError>> {
         self.poll_resolved(cx)
     }
 
-    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), AppendError>> {
         self.poll_resolved(cx)
     }
 }

@@ -8,7 +8,11 @@ use std::thread::{self, JoinHandle};
 
 use esker_disk::process;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::log_error::refuse_if_forked;
+use crate::base::operation_errors::SnapshotError;
 use crate::format::{BLOCK_BYTES, random_numbers};
 use crate::log::Log;
 use crate::read::snapshot_reader::into_io;
@@ -136,7 +140,7 @@ impl SnapshotWriter {
 
     /// Hands over the chunk if it is full.
     fn make_room(&mut self) -> io::Result<()> {
-        refuse_if_forked().map_err(into_io)?;
+        refuse_if_forked().map_err(|error| into_io(error.into()))?;
         if let Output::Failed(error) = &self.output {
             return Err(into_io(error.clone()));
         }
@@ -197,14 +201,18 @@ impl SnapshotWriter {
     /// Durable when it returns. A crash before that leaves this snapshot, or what was there before.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], also when the name has no room,
-    /// and [`Error::Io`] when the content could not be written: the log is not affected.
-    /// [`Error::Io`] when the name could not be made durable: the log is poisoned.
-    /// [`Error::Closed`].
-    pub fn publish(mut self, note: &[u8]) -> Result<u64> {
+    /// [`SnapshotError::ContentTooLarge`] for the note; [`SnapshotError::NoSpace`], also when the
+    /// name has no room, and [`LogError::Io`] when the content could not be written: the log is not
+    /// affected. [`LogError::Io`] when the name could not be made durable: the log is poisoned.
+    /// [`LogError::Closed`].
+    pub fn publish(self, note: &[u8]) -> Result<u64, SnapshotError> {
+        self.seal_and_publish(note).map_err(SnapshotError::narrow)
+    }
+
+    fn seal_and_publish(mut self, note: &[u8]) -> Result<u64> {
         if note.len() > SNAPSHOT_NOTE_MAX {
             let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_MAX as u64);
-            return Err(Error::TooLarge { size, limit });
+            return Err(Error::ContentTooLarge { size, limit });
         }
         refuse_if_forked()?;
         let log = self.log.clone();
@@ -344,13 +352,14 @@ impl IncomingSnapshot {
     /// Writes the next chunk, as [`sealed_chunk`](crate::SnapshotReader::sealed_chunk) returned it.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] when these bytes are not that chunk: nothing was written.
-    /// [`Error::NoSpace`]; [`Error::Io`], after which the transfer begins at its start;
-    /// [`Error::Closed`].
-    pub fn write(&mut self, sealed: &[u8]) -> Result<()> {
+    /// [`SnapshotError::Corrupted`] when these bytes are not that chunk: nothing was written.
+    /// [`SnapshotError::NoSpace`]; [`LogError::Io`], after which the transfer begins at its start;
+    /// [`LogError::Closed`].
+    pub fn write(&mut self, sealed: &[u8]) -> Result<(), SnapshotError> {
         self.log.refuse_if_closed()?;
         let outcome = self.file.write(sealed);
-        outcome.map_err(|error| self.log.for_want_of_space(error, sealed.len() as u64))
+        let refused = |error| self.log.for_want_of_space(error, sealed.len() as u64);
+        outcome.map_err(|error| SnapshotError::narrow(refused(error)))
     }
 
     /// Reads everything back, and makes it a snapshot of this log, in place of the last one of its
@@ -360,12 +369,14 @@ impl IncomingSnapshot {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] if a chunk is missing, or does not read back; [`Error::NoSpace`],
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn publish(self) -> Result<()> {
+    /// [`SnapshotError::Corrupted`] if a chunk is missing, or does not read back;
+    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`].
+    pub fn publish(self) -> Result<(), SnapshotError> {
         let Self { file, log, _receiving } = self;
-        file.seal().map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))?;
-        log.publish_snapshot(|| file.publish())
+        file.seal()
+            .map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))
+            .and_then(|()| log.publish_snapshot(|| file.publish()))
+            .map_err(SnapshotError::narrow)
     }
 }
 

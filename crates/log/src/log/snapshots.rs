@@ -6,6 +6,8 @@ use esker_disk::Op;
 
 use super::snapshot_writer::{IncomingSnapshot, SnapshotWriter};
 use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::SnapshotError;
 use crate::base::position::Seq;
 use crate::format::BLOCK_BYTES;
 use crate::log::Log;
@@ -47,7 +49,7 @@ impl Snapshots<'_> {
     /// number of the application's own, such as that of a record. Several may be written at a time.
     ///
     /// # Errors
-    /// [`Error::Closed`].
+    /// [`LogError::Closed`].
     ///
     /// # Examples
     /// ```
@@ -65,7 +67,7 @@ impl Snapshots<'_> {
     /// assert_eq!((&*state, log.snapshots().list()?), ("the state after record 7", vec![7]));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn writer(self, at: u64) -> Result<SnapshotWriter> {
+    pub fn writer(self, at: u64) -> Result<SnapshotWriter, LogError> {
         self.log.refuse_if_closed()?;
         Ok(SnapshotWriter::new(self.log.clone(), at))
     }
@@ -78,8 +80,9 @@ impl Snapshots<'_> {
     /// Durable when it returns. A crash before that leaves what was there before.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a record that is not durable: a crash would leave a state ahead of
-    /// the log. [`Error::Io`] when `state` fails; otherwise as [`SnapshotWriter::publish`].
+    /// [`SnapshotError::NotFound`] for a record that is not durable: a crash would leave a state
+    /// ahead of the log. [`LogError::Io`] when `state` fails; otherwise as
+    /// [`SnapshotWriter::publish`].
     ///
     /// # Examples
     /// ```
@@ -100,32 +103,46 @@ impl Snapshots<'_> {
     /// assert_eq!((&*state, after), ("the state after record 1", 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn put(self, at: impl Into<Seq>, state: impl io::Read) -> Result<u64> {
+    pub fn put(self, at: impl Into<Seq>, state: impl io::Read) -> Result<u64, SnapshotError> {
         let at = at.into();
         if at > self.log.durable() {
-            return Err(Error::NotFound { seq: at });
+            return Err(SnapshotError::NotFound { seq: at });
         }
         let mut writer = self.writer(at.0)?;
         match writer.copy_from(state) {
             Ok(_) => writer.publish(&[]),
-            Err(error) => Err(match error.downcast::<Error>() {
-                Ok(error) => error,
-                Err(source) => {
-                    let path = self.log.write.dir.path_of(&paths::snapshot(at.0));
-                    Error::Io(esker_disk::Error::new(Op::Read, &path, None, source))
-                }
-            }),
+            Err(error) => Err(self.failed_to_copy(at, error)),
         }
+    }
+
+    /// The error for a state that could not be copied to the snapshot `at`.
+    fn failed_to_copy(self, at: Seq, error: io::Error) -> SnapshotError {
+        let source = match error.downcast::<Error>() {
+            // Of the writer, or of a snapshot that is the source.
+            Ok(
+                error @ (Error::Io(_)
+                | Error::NoSpace { .. }
+                | Error::Corrupted(_)
+                | Error::Forked
+                | Error::Stopped
+                | Error::NoThread(_)),
+            ) => return SnapshotError::narrow(error),
+            // The source may read any log.
+            Ok(error) => io::Error::other(error),
+            Err(source) => source,
+        };
+        let path = self.log.write.dir.path_of(&paths::snapshot(at.0));
+        LogError::Io(esker_disk::Error::new(Op::Read, &path, None, source)).into()
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
     /// A corrupt snapshot is skipped, with a warning. Blocks for the time of reading it.
     ///
     /// # Errors
-    /// [`Error::Busy`] if others are removed and published again and again meanwhile;
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn newest(self) -> Result<Option<SnapshotReader>> {
-        snapshot_reader::newest(|| self.list(), |at| self.reader(at))
+    /// [`SnapshotError::Busy`] if others are removed and published again and again meanwhile;
+    /// [`LogError::Io`], [`LogError::Closed`].
+    pub fn newest(self) -> Result<Option<SnapshotReader>, SnapshotError> {
+        snapshot_reader::newest(|| Ok(self.list()?), |at| self.reader(at))
     }
 
     /// Returns the numbers of all snapshots, in ascending order. Reads no file. Waits while one of
@@ -133,19 +150,20 @@ impl Snapshots<'_> {
     /// log. An opening syncs the names that a process left when it died.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn list(self) -> Result<Vec<u64>> {
+    /// [`LogError::Io`], [`LogError::Closed`].
+    pub fn list(self) -> Result<Vec<u64>, LogError> {
         let _not_publishing = self.log.change_segments()?;
         snapshot_files::list(&*self.log.write.dir)
+            .map_err(|error| LogError::narrow(error, "a directory is listed"))
     }
 
     /// Opens the snapshot of this number, and checks its header; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
-    pub fn reader(self, at: u64) -> Result<Option<SnapshotReader>> {
+    /// [`SnapshotError::Corrupted`], [`LogError::Io`], [`LogError::Closed`].
+    pub fn reader(self, at: u64) -> Result<Option<SnapshotReader>, SnapshotError> {
         self.log.refuse_if_closed()?;
-        SnapshotReader::open(&*self.log.write.dir, at)
+        SnapshotReader::open(&*self.log.write.dir, at).map_err(SnapshotError::narrow)
     }
 
     /// Removes the snapshot of this number, if there is one.
@@ -154,27 +172,29 @@ impl Snapshots<'_> {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Closed`]; [`Error::Poisoned`] after a failure: the name of a newer
-    /// snapshot may not be durable.
-    pub fn remove(self, at: u64) -> Result<()> {
+    /// [`LogError::Io`], [`LogError::Closed`]; [`LogError::Poisoned`] after a failure: the name of
+    /// a newer snapshot may not be durable.
+    pub fn remove(self, at: u64) -> Result<(), LogError> {
         let _not_closing = self.log.change_segments()?;
         if let Some(terminal) = self.log.write.lock().core.failure() {
             return Err(terminal.refusal());
         }
         chunked_file::discard(&*self.log.write.dir, &paths::snapshot(at))
+            .map_err(|error| LogError::narrow(error, "removing a snapshot reads nothing"))
     }
 
     /// Continues to receive the snapshot whose header another node sent, or begins to, if `admits`
     /// accepts its number and its note. What was received of another snapshot before is dropped.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] if the header is not valid or not admitted; [`Error::Busy`] while
-    /// another one is being received; [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`].
+    /// [`SnapshotError::Corrupted`] if the header is not valid or not admitted;
+    /// [`SnapshotError::Busy`] while another one is being received; [`SnapshotError::NoSpace`],
+    /// [`LogError::Io`], [`LogError::Closed`].
     pub fn receive(
         self,
         header: &[u8],
         admits: impl FnOnce(u64, &[u8]) -> bool,
-    ) -> Result<IncomingSnapshot> {
-        IncomingSnapshot::new(self.log, header, admits)
+    ) -> Result<IncomingSnapshot, SnapshotError> {
+        IncomingSnapshot::new(self.log, header, admits).map_err(SnapshotError::narrow)
     }
 }

@@ -1,6 +1,7 @@
 //! The files of an open log: contents, recovery and copies.
 
 use crate::base::error::Result;
+use crate::base::log_error::LogError;
 use crate::log::Log;
 use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::recovery::Recovery;
@@ -35,9 +36,10 @@ impl<'a> Storage<'a> {
     /// this log.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io).
-    pub fn was_repaired(self) -> Result<bool> {
-        directory::was_repaired(&*self.log.write.dir)
+    /// [`LogError::Io`](crate::LogError::Io).
+    pub fn was_repaired(self) -> Result<bool, LogError> {
+        let was_repaired = directory::was_repaired(&*self.log.write.dir);
+        was_repaired.map_err(|error| LogError::narrow(error, "a directory is listed"))
     }
 
     /// Returns what the log stores. No I/O.

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use esker_disk::Dir;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::ReadError;
 use crate::format::LogId;
 use crate::read::samples;
 use crate::read::source::Source;
@@ -70,13 +73,17 @@ impl CheckpointReader {
     /// Reads a chunk, from 0, and checks its checksum.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`].
-    pub fn chunk<'a>(&self, number: u32, buffer: &'a mut CheckpointBuffer) -> Result<&'a [u8]> {
-        self.reader.chunk(number, &mut buffer.0)
+    /// [`ReadError::Corrupted`], [`LogError::Io`].
+    pub fn chunk<'a>(
+        &self,
+        number: u32,
+        buffer: &'a mut CheckpointBuffer,
+    ) -> Result<&'a [u8], ReadError> {
+        self.reader.chunk(number, &mut buffer.0).map_err(ReadError::narrow)
     }
 
     /// Returns the error for a chunk whose checksum matches, and whose content is not valid.
-    pub fn invalid(&self, number: u32, what: &'static str) -> Error {
-        self.reader.invalid(number, what)
+    pub fn invalid(&self, number: u32, what: &'static str) -> ReadError {
+        ReadError::narrow(self.reader.invalid(number, what))
     }
 }

@@ -61,7 +61,7 @@ impl Feed for LocalFeed {
         if self.source.watermark.is_terminal()
             && let Some(terminal) = self.source.terminal.get()
         {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::Result;
+use crate::base::log_error::{LogError, refuse_if_forked};
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
@@ -45,9 +46,9 @@ impl ReadHalf {
         self.closed.load(SeqCst)
     }
 
-    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closed(&self) -> Result<(), LogError> {
         refuse_if_forked()?;
-        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
+        if self.is_closed() { Err(LogError::Closed) } else { Ok(()) }
     }
 }
 

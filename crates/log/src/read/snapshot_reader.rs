@@ -5,6 +5,9 @@ use std::io;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::SnapshotError;
 use crate::format::{BLOCK_BYTES, is_zero};
 use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};
 use crate::store::snapshot_files::{self, SnapshotHeader};
@@ -62,15 +65,16 @@ impl SnapshotReader {
     /// Reads everything and checks it; then begins at the start again.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`].
-    pub fn verify(&mut self) -> Result<()> {
+    /// [`SnapshotError::Corrupted`], [`LogError::Io`].
+    pub fn verify(&mut self) -> Result<(), SnapshotError> {
         self.returned = 0;
-        (0..self.chunks()).try_for_each(|number| self.load(number))
+        let loaded = (0..self.chunks()).try_for_each(|number| self.load(number));
+        loaded.map_err(SnapshotError::narrow)
     }
 
     /// Returns the error for a note that is not valid.
-    pub fn invalid(&self, what: &'static str) -> Error {
-        self.reader.invalid_header(what)
+    pub fn invalid(&self, what: &'static str) -> SnapshotError {
+        SnapshotError::narrow(self.reader.invalid_header(what))
     }
 
     fn load(&mut self, number: u32) -> Result<()> {
@@ -105,9 +109,9 @@ impl SnapshotReader {
     /// Reads a chunk and checks it. Returns it as it is in the file, to be sent to another node.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`].
-    pub fn sealed_chunk(&mut self, number: u32) -> Result<&[u8]> {
-        self.load(number)?;
+    /// [`SnapshotError::Corrupted`], [`LogError::Io`].
+    pub fn sealed_chunk(&mut self, number: u32) -> Result<&[u8], SnapshotError> {
+        self.load(number).map_err(SnapshotError::narrow)?;
         let end = CHUNK_HEADER + self.header.len_of(number);
         Ok(self.buffer.bytes(0..end))
     }
@@ -118,9 +122,9 @@ const SEARCHES_MAX: usize = 100;
 
 /// Opens the newest snapshot that is valid, of those that `list` returns, after reading all of it.
 pub(crate) fn newest(
-    list: impl Fn() -> Result<Vec<u64>>,
-    open: impl Fn(u64) -> Result<Option<SnapshotReader>>,
-) -> Result<Option<SnapshotReader>> {
+    list: impl Fn() -> Result<Vec<u64>, SnapshotError>,
+    open: impl Fn(u64) -> Result<Option<SnapshotReader>, SnapshotError>,
+) -> Result<Option<SnapshotReader>, SnapshotError> {
     for _ in 0..SEARCHES_MAX {
         let mut is_gone = false;
         for at in list()?.into_iter().rev() {
@@ -129,7 +133,7 @@ pub(crate) fn newest(
                 checked.transpose()
             });
             match opened {
-                Err(Error::Corrupted(corruption)) => {
+                Err(SnapshotError::Corrupted(corruption)) => {
                     tracing::warn!(%corruption, "passing over a corrupt snapshot");
                 }
                 // It was removed after it was listed: a newer one may be there by now.
@@ -141,7 +145,7 @@ pub(crate) fn newest(
             return Ok(None);
         }
     }
-    Err(Error::Busy { what: "the snapshots are removed faster than they are read" })
+    Err(SnapshotError::Busy { what: "the snapshots are removed faster than they are read" })
 }
 
 impl io::Read for SnapshotReader {

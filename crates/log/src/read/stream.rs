@@ -5,7 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::ReadError;
 use crate::base::position::Seq;
 use crate::read::batch::{Batch, View};
 use crate::read::source::Wait;
@@ -33,7 +36,7 @@ pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
 /// [`blocking_next`](LogStream::blocking_next), [`blocking_iter`](LogStream::blocking_iter) and
 /// [`try_next`](LogStream::try_next) instead. A stream holds no buffer between two batches. A
 /// stream that lags never slows a writer. One that lags past the retention gets
-/// [`Error::Trimmed`]; the reader can continue with a new stream from
+/// [`ReadError::Trimmed`]; the reader can continue with a new stream from
 /// [`Start::Oldest`](crate::Start::Oldest).
 ///
 /// # A log that another process writes
@@ -90,10 +93,10 @@ impl LogStream {
     /// [`refresh`](crate::ReadOnlyLog::refresh) repeats.
     ///
     /// # Errors
-    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, after which the stream
-    /// continues; [`Error::Corrupted`] after everything before the corruption was delivered;
-    /// [`Error::Io`]; [`Error::Closed`] once the log or the reader is closed.
-    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+    /// [`ReadError::Trimmed`]; [`ReadError::Quarantined`] once for each gap, after which the stream
+    /// continues; [`ReadError::Corrupted`] after everything before the corruption was delivered;
+    /// [`LogError::Io`]; [`LogError::Closed`] once the log or the reader is closed.
+    pub fn try_next(&mut self) -> Result<Option<Batch>, ReadError> {
         match self.next(Wait::Block)? {
             Poll::Ready(batch) => Ok(batch),
             // A blocking caller never gets `Pending`.
@@ -101,11 +104,11 @@ impl LogStream {
         }
     }
 
-    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
-        let next = self.feed.next(wait);
+    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>, ReadError> {
+        let next = self.feed.next(wait).map_err(ReadError::narrow);
         let through = match &next {
             Ok(Poll::Ready(Some(batch))) => batch.last(),
-            Err(Error::Quarantined(range)) => Some(range.to),
+            Err(ReadError::Quarantined(range)) => Some(range.to),
             _ => None,
         };
         if let Some(through) = through {
@@ -122,21 +125,21 @@ impl LogStream {
     /// As [`LogStream::try_next`]. Also the reason why the log accepts no more records, once
     /// everything durable was delivered, and the errors of
     /// [`ReadOnlyLog::open`](crate::ReadOnlyLog::open) when the directory cannot be polled.
-    pub fn blocking_next(&mut self) -> Result<Batch> {
+    pub fn blocking_next(&mut self) -> Result<Batch, ReadError> {
         self.block(None)
     }
 
     /// Returns the next batch. Blocks until there is one or the time has passed.
     ///
     /// # Errors
-    /// As [`LogStream::blocking_next`], and [`Error::Timeout`].
-    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
+    /// As [`LogStream::blocking_next`], and [`ReadError::Timeout`].
+    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Batch, ReadError> {
         self.block(Instant::now().checked_add(timeout))
     }
 
     /// Returns the batches as a blocking iterator. It ends after the first error other than
-    /// [`Error::Quarantined`].
-    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
+    /// [`ReadError::Quarantined`].
+    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Batch, ReadError>> + '_ {
         std::iter::from_fn(|| {
             if self.ended {
                 return None;
@@ -147,22 +150,22 @@ impl LogStream {
         })
     }
 
-    fn block(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Batch, ReadError> {
         let next = self.block_until(deadline);
         self.feed.end_wait();
         next
     }
 
-    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Batch, ReadError> {
         loop {
             if let Some(batch) = self.try_next()? {
                 return Ok(batch);
             }
-            self.feed.refuse_to_wait()?;
+            self.feed.refuse_to_wait().map_err(ReadError::narrow)?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Error::Timeout);
+                return Err(ReadError::Timeout);
             }
-            self.feed.wait(&thread_waker())?;
+            self.feed.wait(&thread_waker()).map_err(ReadError::narrow)?;
             // What arrived before the registration woke no one.
             if let Some(batch) = self.try_next()? {
                 return Ok(batch);
@@ -176,22 +179,22 @@ impl LogStream {
 }
 
 /// Returns one record, from a feed that begins with it. Does not wait for it to become durable.
-pub(crate) async fn read_one(mut feed: impl Feed, seq: Seq) -> Result<View> {
+pub(crate) async fn read_one(mut feed: impl Feed, seq: Seq) -> Result<View, ReadError> {
     let batch = poll_fn(|cx| match feed.next(Wait::Wake(cx.waker())) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(batch)) => Poll::Ready(Ok(batch)),
         Err(error) => Poll::Ready(Err(error)),
     });
-    let batch = batch.await?;
-    batch.and_then(|batch| batch.view_of(seq)).ok_or(Error::NotFound { seq })
+    let batch = batch.await.map_err(ReadError::narrow)?;
+    batch.and_then(|batch| batch.view_of(seq)).ok_or(ReadError::NotFound { seq })
 }
 
-fn is_final(error: &Error) -> bool {
-    !matches!(error, Error::Quarantined(_))
+fn is_final(error: &ReadError) -> bool {
+    !matches!(error, ReadError::Quarantined(_))
 }
 
 impl futures_core::Stream for LogStream {
-    type Item = Result<Batch>;
+    type Item = Result<Batch, ReadError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -202,11 +205,15 @@ impl futures_core::Stream for LogStream {
             let next = match this.next(Wait::Wake(cx.waker())) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
-                Ok(Poll::Ready(None)) => this.feed.refuse_to_wait().err().map(Err),
+                Ok(Poll::Ready(None)) => {
+                    this.feed.refuse_to_wait().map_err(ReadError::narrow).err().map(Err)
+                }
                 Err(error) => Some(Err(error)),
             };
             let next = match next {
-                None if !registered => this.feed.wait(cx.waker()).err().map(Err),
+                None if !registered => {
+                    this.feed.wait(cx.waker()).map_err(ReadError::narrow).err().map(Err)
+                }
                 next => next,
             };
             if let Some(next) = next {

@@ -56,7 +56,8 @@ use std::time::{Duration, Instant};
 
 use esker_disk::planted::{Bug, is_planted};
 
-use crate::base::error::{Error, refuse_if_forked};
+use crate::base::error::Error;
+use crate::base::log_error::refuse_if_forked;
 use crate::base::position::Seq;
 use crate::base::purpose::Purpose;
 use crate::log::Log;
@@ -221,7 +222,7 @@ impl std::ops::AddAssign for Reclaimed {
 /// The errors of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
-    refuse_if_forked()?;
+    refuse_if_forked().map_err(Error::from)?;
     if effort == Effort::FullDisk {
         return on_full_disk(log, owner);
     }
@@ -294,10 +295,10 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
     }
     // Records are dead because others replaced them. Those must survive a crash first.
     if !is_planted(Bug::DropBeforeCopiesAreDurable) {
-        log.barrier()?.blocking_wait()?;
+        log.barrier().and_then(Ticket::blocking_wait).map_err(Error::from)?;
     }
     owner.before_drop(plan.cut)?;
-    log.retention().truncate_before(plan.cut)?;
+    log.retention().truncate_before(plan.cut).map_err(Error::from)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;
     Ok(done)
@@ -370,7 +371,7 @@ impl<K> CopyBatch<K> {
         if let Some((key, from, last)) = copies.pop() {
             let to = match is_planted(Bug::DropBeforeCopiesAreDurable) {
                 true => last.seq(),
-                false => last.blocking_wait().map_err(O::Error::from)?.seq,
+                false => last.blocking_wait().map_err(Error::from)?.seq,
             };
             done.records_copied += copies.len() as u64 + 1;
             done.bytes_copied += bytes;
@@ -404,7 +405,7 @@ fn copy_these<O: Owner>(
         };
         let Ok(Some(batch)) = batch else {
             // A record in this batch cannot be read. If that is another record, this one still can.
-            let view = log.read(*next)?;
+            let view = log.read(*next).map_err(Error::from)?;
             again(owner, &view.record(), purpose, &mut copied)?;
             (stream, reached, numbers) = (None, *next, rest);
             continue;

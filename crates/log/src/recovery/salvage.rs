@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use esker_disk::{Dir, File, OpenMode};
+use esker_disk::{Dir, Disk, File, OpenMode};
 
 use crate::base::error::{Corruption, Result};
+use crate::base::operation_errors::RepairError;
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::format::footer::FOOTER_HEADER_BYTES;
@@ -123,11 +124,17 @@ struct Source {
 /// Changes nothing.
 ///
 /// # Errors
-/// [`Error::NotALog`](crate::Error::NotALog) if its name is not that of such a file, or there is no
-/// log around it; `Corrupted` if the manifest is corrupt and the other files do not name the log;
-/// `UnsupportedVersion` and `Io`.
-pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
-    let (path, disk) = (file.as_ref(), options.into().disk);
+/// [`RepairError::NotALog`](crate::RepairError::NotALog) if its name is not that of such a file, or
+/// there is no log around it; `Corrupted` if the manifest is corrupt and the other files do not
+/// name the log; `UnsupportedVersion` and `Io`.
+pub fn salvage(
+    file: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+) -> Result<Salvage, RepairError> {
+    open_file(file.as_ref(), &*options.into().disk).map_err(RepairError::narrow)
+}
+
+fn open_file(path: &Path, disk: &dyn Disk) -> Result<Salvage> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let above = path.parent().unwrap_or(Path::new(""));
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
@@ -151,10 +158,16 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
 ///
 /// # Errors
 /// As [`salvage`].
-pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
-    let options = options.into();
-    let report = verify(dir.as_ref(), options.clone())?;
-    let dir = directory::open(dir.as_ref(), &*options.disk)?;
+pub fn salvage_log(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+) -> Result<Salvage, RepairError> {
+    open_log(dir.as_ref(), &options.into()).map_err(RepairError::narrow)
+}
+
+fn open_log(dir: &Path, options: &ReadOptions) -> Result<Salvage> {
+    let report = verify(dir, options.clone())?;
+    let dir = directory::open(dir, &*options.disk)?;
     let (manifest, corruption) = manifest_or_rebuilt(&*dir)?;
     let mut files: VecDeque<Source> = VecDeque::new();
     for name in dir.list()? {
@@ -373,7 +386,7 @@ impl Walk {
 }
 
 impl Iterator for Salvage {
-    type Item = Result<Salvaged>;
+    type Item = Result<Salvaged, RepairError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.advance();
@@ -381,7 +394,7 @@ impl Iterator for Salvage {
             // Nothing follows the end, or an error.
             (self.walk, self.files, self.upto) = (None, VecDeque::new(), None);
         }
-        next.transpose()
+        next.map_err(RepairError::narrow).transpose()
     }
 }
 

@@ -21,10 +21,12 @@
 
 use std::path::Path;
 
-use esker_disk::Dir;
+use esker_disk::{Dir, Disk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result, with_causes};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::OpenError;
 use crate::base::options::Options;
 use crate::base::read_options::ReadOptions;
 use crate::store::paths;
@@ -37,16 +39,21 @@ pub(crate) const APP_METADATA_BYTES_MAX: usize = 64 << 10;
 /// is no log. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
-/// [`Error::Io`].
+/// [`OpenError::Corrupted`] where the app metadata is corrupt, [`OpenError::UnsupportedVersion`],
+/// [`LogError::Io`].
 pub fn identify(
     dir: impl AsRef<Path>,
     options: impl Into<ReadOptions>,
-) -> Result<Option<Component>> {
-    match options.into().disk.open_dir(dir.as_ref()) {
-        Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
+) -> Result<Option<Component>, OpenError> {
+    let found = read_if_there(dir.as_ref(), &*options.into().disk)?;
+    Ok(found.map(|(component, _)| component))
+}
+
+fn read_if_there(dir: &Path, disk: &dyn Disk) -> Result<Option<(Component, Vec<u8>)>, OpenError> {
+    match disk.open_dir(dir) {
+        Ok(dir) => read(&*dir).map_err(OpenError::narrow),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(cause.into()),
+        Err(cause) => Err(LogError::from(cause).into()),
     }
 }
 
@@ -59,14 +66,9 @@ pub fn app_metadata(
     dir: impl AsRef<Path>,
     component: Component,
     options: impl Into<ReadOptions>,
-) -> Result<Option<Vec<u8>>> {
-    match options.into().disk.open_dir(dir.as_ref()) {
-        Ok(dir) => {
-            Ok(read(&*dir)?.and_then(|(found, content)| (found == component).then_some(content)))
-        }
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(cause.into()),
-    }
+) -> Result<Option<Vec<u8>>, OpenError> {
+    let found = read_if_there(dir.as_ref(), &*options.into().disk)?;
+    Ok(found.and_then(|(found, content)| (found == component).then_some(content)))
 }
 
 pub(crate) fn read(dir: &dyn Dir) -> Result<Option<(Component, Vec<u8>)>> {

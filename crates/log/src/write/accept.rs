@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use esker_disk::process;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::log_error::refuse_if_forked;
+use crate::base::operation_errors::AppendError;
 use crate::base::position::{Position, RecordPlace, Seq};
 use crate::base::purpose::Purpose;
 use crate::commit::core::schedule::Event;
@@ -51,8 +52,8 @@ impl WriteHalf {
     /// Attempts an append without waiting for room or for disk space.
     pub(crate) fn without_waiting<T>(
         &self,
-        attempt: impl FnMut() -> std::result::Result<T, Refusal>,
-    ) -> Result<T> {
+        attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, AppendError> {
         refuse_if_forked()?;
         Self::while_space(attempt, |need| match self.preallocates_itself() {
             true => self.preallocate_or_full(need),
@@ -61,7 +62,7 @@ impl WriteHalf {
     }
 
     /// Accepts a record without waiting for room, but preallocates space on this thread.
-    pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
+    pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket, AppendError> {
         refuse_if_forked()?;
         let accepted = Self::while_space(
             || self.accept(record, Purpose::Ordinary),
@@ -71,24 +72,24 @@ impl WriteHalf {
     }
 
     /// Preallocates space without waiting for a commit, and requests one that may free some.
-    fn preallocate_or_full(&self, need: Need) -> Result<()> {
+    fn preallocate_or_full(&self, need: Need) -> Result<(), AppendError> {
         match self.preallocate(need, self.preallocates_itself())? {
             Space::Preallocated => return Ok(()),
             Space::AfterCommit { unit } => self.on(Event::TicketPolled { unit }),
             Space::AfterChange => {}
         }
-        Err(Error::Full)
+        Err(AppendError::Full)
     }
 
     fn while_space<T>(
-        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
-        mut preallocate: impl FnMut(Need) -> Result<()>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+        mut preallocate: impl FnMut(Need) -> Result<(), AppendError>,
+    ) -> Result<T, AppendError> {
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Refusal::NeedsSpace(need)) => preallocate(need)?,
-                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Full) => return Err(AppendError::Full),
                 Err(Refusal::Error(error)) => return Err(error),
             }
         }
@@ -97,8 +98,8 @@ impl WriteHalf {
     /// As `with_room`, but waits as a pending future.
     pub(crate) async fn with_room_async<T>(
         &self,
-        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, AppendError> {
         let mut place = Registration::new(&self.waiters);
         let mut request = SpaceRequest::default();
         poll_fn(|cx| {
@@ -113,7 +114,7 @@ impl WriteHalf {
                         match log.preallocate_or_full(need) {
                             Ok(()) => continue,
                             // The commit is requested, and ends the wait.
-                            Err(Error::Full) => None,
+                            Err(AppendError::Full) => None,
                             Err(error) => return Poll::Ready(Err(error)),
                         }
                     }
@@ -143,18 +144,14 @@ impl WriteHalf {
         Ticket::new(self.strong_self(), seq, unit, position)
     }
 
-    pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
+    pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<(), AppendError> {
         refuse_if_forked()?;
         self.lock().core.check_batch(records.iter().map(Input::size))?;
         Ok(())
     }
 
     /// Takes a place under the lock, and fills it without the lock.
-    pub(crate) fn accept(
-        &self,
-        record: Input<'_>,
-        purpose: Purpose,
-    ) -> std::result::Result<Accepted, Refusal> {
+    pub(crate) fn accept(&self, record: Input<'_>, purpose: Purpose) -> Result<Accepted, Refusal> {
         self.accept_then(record, purpose, |_| {})
     }
 
@@ -166,7 +163,7 @@ impl WriteHalf {
         record: Input<'_>,
         purpose: Purpose,
         placed: impl FnOnce(RecordPlace),
-    ) -> std::result::Result<Accepted, Refusal> {
+    ) -> Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
         let placement = state.core.place(numbering, payload.len(), purpose)?;
@@ -188,10 +185,7 @@ impl WriteHalf {
     }
 
     /// Accepts records atomically. `None` without records.
-    pub(crate) fn accept_whole(
-        &self,
-        records: &[Input<'_>],
-    ) -> std::result::Result<Option<Accepted>, Refusal> {
+    pub(crate) fn accept_whole(&self, records: &[Input<'_>]) -> Result<Option<Accepted>, Refusal> {
         let guard = self.accept_whole_then(records, |_| {})?;
         Ok(guard.map(FillGuard::release))
     }
@@ -202,7 +196,7 @@ impl WriteHalf {
         &self,
         records: &[Input<'_>],
         mut placed: impl FnMut(RecordPlace),
-    ) -> std::result::Result<Option<FillGuard<'_>>, Refusal> {
+    ) -> Result<Option<FillGuard<'_>>, Refusal> {
         let mut state = self.lock();
         let stored = state.core.check_batch(records.iter().map(Input::size))?;
         if records.is_empty() {
@@ -243,8 +237,8 @@ impl WriteHalf {
     pub(crate) fn with_room<T>(
         &self,
         deadline: Option<Instant>,
-        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
-    ) -> Result<T> {
+        mut attempt: impl FnMut() -> Result<T, Refusal>,
+    ) -> Result<T, AppendError> {
         refuse_if_forked()?;
         let mut place = Registration::new(&self.waiters);
         let mut registered = false;
@@ -267,7 +261,7 @@ impl WriteHalf {
                                     &thread_waker(),
                                 );
                                 if self.is_undecided(unit) && !park(deadline) {
-                                    return Err(Error::Timeout);
+                                    return Err(AppendError::Timeout);
                                 }
                             }
                         }
@@ -279,18 +273,18 @@ impl WriteHalf {
                     self.waiters.register(&mut place.key, WaitCondition::Room, &thread_waker());
                     self.request_space(need, &mut request)?;
                     if !park(deadline) {
-                        return Err(Error::Timeout);
+                        return Err(AppendError::Timeout);
                     }
                 }
                 Err(Refusal::Full) if registered => {
                     if !park(deadline) {
-                        return Err(Error::Timeout);
+                        return Err(AppendError::Timeout);
                     }
                     registered = false;
                 }
                 Err(Refusal::Full) => {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Err(Error::Timeout);
+                        return Err(AppendError::Timeout);
                     }
                     if !self.drive_one(deadline) {
                         // Register before the next attempt, so that a commit that ends in between

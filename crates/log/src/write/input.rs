@@ -24,7 +24,7 @@ use crate::commit::core::Numbering;
 ///
 /// # Examples
 /// ```
-/// use esker_log::{Append, Error, Log, Seq, WriteError};
+/// use esker_log::{Append, AppendError, Error, Log, Seq, WriteError};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let log = Log::open(dir.path().join("log"))?;
 /// log.write(Append::records(&["one", "two"]))?.blocking_wait()?;
@@ -32,7 +32,7 @@ use crate::commit::core::Numbering;
 /// log.write(Append::numbered(Seq(4), &[(Seq(10), "ten"), (Seq(20), "twenty")]))?.blocking_wait()?;
 ///
 /// let late = log.write(Append::after(Seq(4), &["late"])).unwrap_err();
-/// assert!(matches!(late, WriteError { error: Error::Sequence { .. }, accepted: 0, .. }));
+/// assert!(matches!(late, WriteError { error: AppendError::Sequence { .. }, accepted: 0, .. }));
 /// # Ok::<(), Error>(())
 /// ```
 #[must_use = "records are written when this is passed to `Log::write`"]

@@ -7,6 +7,8 @@ use std::time::Instant;
 use esker_disk::OpenMode;
 
 use crate::base::error::{Error, Result, Terminal};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::WaitError;
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::Event;
 use crate::commit::maintenance::end_segment;
@@ -18,10 +20,13 @@ use crate::store::manifest::End;
 use crate::store::paths;
 use crate::store::segment_footer::closing_footer;
 
+/// Closing reads no record, and drops none above the watermark.
+const CLOSING: &str = "a log is closed, or fails as any operation can";
+
 impl WriteHalf {
-    pub(crate) fn close(&self, deadline: Option<Instant>) -> Result<()> {
+    pub(crate) fn close(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         if self.closed.swap(true, SeqCst) {
-            return Err(Error::Closed);
+            return Err(LogError::Closed.into());
         }
         let unit = {
             let mut state = self.lock();
@@ -39,23 +44,29 @@ impl WriteHalf {
             drop(self.space.lock_reserve());
             let unused = self.space.preallocator().close();
             let Some(mut committer) = committer else {
-                return durable_or_failed.and(Err(Error::Stopped));
+                return durable_or_failed.and(Err(LogError::Stopped.into()));
             };
-            let ended = durable_or_failed.and_then(|()| self.end(&mut committer, unused));
+            let ended = durable_or_failed.and_then(|()| {
+                let ended = self.end(&mut committer, unused);
+                Ok(ended.map_err(|error| LogError::narrow(error, CLOSING))?)
+            });
             self.lock().committer = Some(committer);
             ended
         });
         self.terminal.set(self.lock().core.terminal());
         self.watermark.set_terminal();
         self.wake_all();
-        if !matches!(outcome, Err(Error::Timeout)) {
+        if !matches!(outcome, Err(WaitError::Timeout)) {
             *self.lock.lock() = None;
         }
         outcome
     }
 
     /// Waits until no commit is in flight. `None` when the thread that had the committer panicked.
-    fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
+    fn take_committer(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Box<Committer>>, WaitError> {
         let mut state = self.lock();
         loop {
             if !state.core.has_in_flight() {
@@ -71,7 +82,7 @@ impl WriteHalf {
                 Some(deadline)
                     if self.committer_idle.wait_until(&mut state, deadline).timed_out() =>
                 {
-                    return Err(Error::Timeout);
+                    return Err(WaitError::Timeout);
                 }
                 Some(_) => {}
             }
@@ -79,11 +90,11 @@ impl WriteHalf {
     }
 
     /// Waits until the unit is durable, or can no longer become durable.
-    fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
+    fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<(), WaitError> {
         let mut place = Registration::new(&self.waiters);
         loop {
             if let Some(outcome) = self.durable_or_failed(unit) {
-                return outcome;
+                return Ok(outcome?);
             }
             if self.drive(unit, deadline) {
                 continue;
@@ -92,12 +103,12 @@ impl WriteHalf {
             self.waiters.register(&mut place.key, WaitCondition::Durable(last), &thread_waker());
             // The commit in flight may have ended, or failed, before this thread was registered.
             if self.durable_or_failed(unit).is_none() && !park(deadline) {
-                return Err(Error::Timeout);
+                return Err(WaitError::Timeout);
             }
         }
     }
 
-    fn durable_or_failed(&self, unit: u64) -> Option<Result<()>> {
+    fn durable_or_failed(&self, unit: u64) -> Option<Result<(), LogError>> {
         let state = self.lock();
         match state.core.failure() {
             Some(terminal) => Some(Err(terminal.refusal())),
@@ -109,7 +120,7 @@ impl WriteHalf {
     fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, ReadySegment)>) -> Result<()> {
         // Maintenance may have failed after everything became durable.
         if let Some(terminal) = self.lock().core.failure() {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         unless_full(retain(self).and_then(|()| expire(self)))?;
         for (number, _) in &unused {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::base::error::{Error, Result};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::WaitError;
 use crate::base::position::{Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::write_half::WriteHalf;
@@ -88,19 +89,20 @@ impl Ticket {
     /// commit.
     ///
     /// # Errors
-    /// [`Error::Io`] when the write or sync that carried the record failed, [`Error::Poisoned`]
-    /// when an earlier one did, [`Error::Stopped`] when the engine is gone.
-    pub fn blocking_wait(mut self) -> Result<Appended> {
-        self.block(None)
+    /// [`LogError::Io`] when the write or sync that carried the record failed,
+    /// [`LogError::Poisoned`] when an earlier one did, [`LogError::Stopped`] when the engine is
+    /// gone.
+    pub fn blocking_wait(mut self) -> Result<Appended, LogError> {
+        self.block(None).map_err(WaitError::without_deadline)
     }
 
     /// Blocks until the record is durable or the time has passed. The engine runs the commit, so
     /// that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Ticket::blocking_wait`], and [`Error::Timeout`]; the record may still become durable
-    /// after that.
-    pub fn blocking_wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
+    /// As [`Ticket::blocking_wait`], and [`WaitError::Timeout`]; the record may still become
+    /// durable after that.
+    pub fn blocking_wait_timeout(mut self, timeout: Duration) -> Result<Appended, WaitError> {
         self.block(Instant::now().checked_add(timeout))
     }
 
@@ -123,13 +125,14 @@ impl Ticket {
     /// assert_eq!(receiver.recv().unwrap()?.seq, esker_log::Seq(1));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn on_durable(mut self, done: impl FnOnce(Result<Appended>) + Send + 'static) {
+    pub fn on_durable(mut self, done: impl FnOnce(Result<Appended, LogError>) + Send + 'static) {
         if let Some(outcome) = self.outcome() {
             return done(outcome);
         }
         let (seq, position) = (self.seq, self.position);
         let appended = Appended { seq: Seq(seq), position };
-        let callback = Box::new(move |outcome: Result<()>| done(outcome.map(|()| appended)));
+        let callback =
+            Box::new(move |outcome: Result<(), LogError>| done(outcome.map(|()| appended)));
         self.log.callbacks.add(seq, callback);
         // Nothing is left to report when it is dropped.
         self.resolved = true;
@@ -144,14 +147,14 @@ impl Ticket {
         self.resolved = true;
     }
 
-    fn block(&mut self, deadline: Option<Instant>) -> Result<Appended> {
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Appended, WaitError> {
         loop {
             if let Some(outcome) = self.outcome() {
-                return outcome;
+                return Ok(outcome?);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.log.on(Event::TicketPolled { unit: self.unit });
-                return Err(Error::Timeout);
+                return Err(WaitError::Timeout);
             }
             if self.log.drive(self.unit, deadline) {
                 continue;
@@ -159,13 +162,13 @@ impl Ticket {
             let waker = thread_waker();
             self.log.waiters.register(&mut self.key, WaitCondition::Durable(self.seq), &waker);
             if let Some(outcome) = self.outcome() {
-                return outcome;
+                return Ok(outcome?);
             }
             park(deadline);
         }
     }
 
-    fn outcome(&mut self) -> Option<Result<Appended>> {
+    fn outcome(&mut self) -> Option<Result<Appended, LogError>> {
         let outcome = self.log.outcome(self.seq)?;
         self.resolved = true;
         Some(outcome.map(|()| Appended { seq: Seq(self.seq), position: self.position }))
@@ -173,7 +176,7 @@ impl Ticket {
 }
 
 impl Future for Ticket {
-    type Output = Result<Appended>;
+    type Output = Result<Appended, LogError>;
 
     /// # Cancel safety
     /// Cancel-safe: dropping the future loses only the notification.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, LogBuilder, Options, ReadOnlyLog, Start, verify};
+use esker_log::{Log, LogBuilder, OpenError, Options, ReadOnlyLog, Start, verify};
 
 use crate::corruption_kit::edits::{put, unlink};
 use crate::corruption_kit::{DIR, map::in_dir};
@@ -108,7 +108,7 @@ fn is_sound_or_says_why(copy: &SimDisk, what: &str) -> bool {
                 let says = said.contains(" is newer than ");
                 assert!(says, "{what}: {said}");
             };
-            assert!(matches!(error, Error::Corrupted(_)), "{what}: {error:?}");
+            assert!(matches!(error, OpenError::Corrupted(_)), "{what}: {error:?}");
             names(what, &error.to_string());
             if let Some(first) = report.iter().find_map(|report| report.corruption.first()) {
                 names(what, &first.to_string());

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use esker_log::{Engine, Error, Log};
+use esker_log::{Engine, Log, OpenError};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{flip, unlink};
@@ -129,6 +129,6 @@ fn a_flip_before_a_later_unit_is_reported_without_the_watermark_page() {
         unlink(&disk, &in_dir("mark"));
         let engine = Engine::manual();
         let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
-        assert!(matches!(opened, Err(Error::Corrupted(_))), "unit {n} of {units}: {opened:?}");
+        assert!(matches!(opened, Err(OpenError::Corrupted(_))), "unit {n} of {units}: {opened:?}");
     }
 }

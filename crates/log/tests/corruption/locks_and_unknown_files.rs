@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Error, Log, OnCorruption, Options, ReadOnlyLog, Seq, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, OpenError, Options, ReadOnlyLog, RepairError, Seq, repair,
+    verify,
+};
 
 use crate::corruption_kit::edits::{delete, put};
 use crate::corruption_kit::map::{in_dir, segment_path};
@@ -30,8 +33,8 @@ fn is_locked(outcome: Result<Log, Error>, at: &Path) {
     }
 }
 
-fn not_a_log<T: std::fmt::Debug>(outcome: Result<T, Error>, at: &str) -> String {
-    match outcome {
+fn not_a_log<T: std::fmt::Debug>(outcome: Result<T, impl Into<Error>>, at: &str) -> String {
+    match outcome.map_err(Into::into) {
         Err(Error::NotALog { dir, found }) => {
             assert_eq!(dir, Path::new(at));
             found
@@ -52,8 +55,8 @@ fn a_second_writer_of_the_same_process_is_refused() {
     let dir = dir.path().join("log");
     let log = Log::open(&dir).unwrap();
     log.append(b"first").unwrap().blocking_wait().unwrap();
-    is_locked(Log::open(&dir), &dir);
-    assert!(matches!(repair(&dir, Options::default()), Err(Error::Locked { .. })));
+    is_locked(Log::open(&dir).map_err(Into::into), &dir);
+    assert!(matches!(repair(&dir, Options::default()), Err(RepairError::Locked { .. })));
     // The first is none the worse for it, and readers need no lock.
     log.append(b"second").unwrap().blocking_wait().unwrap();
     let reader = ReadOnlyLog::open(&dir).unwrap();
@@ -86,7 +89,7 @@ fn a_second_writer_of_another_process_is_refused() {
 #[ignore = "the other process of a_second_writer_of_another_process_is_refused"]
 fn second_writer_process() {
     let dir = std::env::var_os(CHILD).unwrap();
-    is_locked(Log::open(&dir), Path::new(&dir));
+    is_locked(Log::open(&dir).map_err(Into::into), Path::new(&dir));
     println!("refused as locked");
 }
 
@@ -102,7 +105,7 @@ fn refused_writer_writes_nothing() {
         let mut options = options(&disk, &engine);
         options.on_corruption = on_corruption;
         match Log::builder(DIR).options(options).open() {
-            Err(Error::Locked { .. } | Error::Corrupted(_)) => {}
+            Err(OpenError::Locked { .. } | OpenError::Corrupted(_)) => {}
             other => panic!("{other:?}"),
         }
         assert_eq!(disk.fingerprint(), before, "{on_corruption:?}");
@@ -188,9 +191,13 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     let empty = not_a_log(Log::builder(DIR).options(must_exist(&disk, &engine)).open(), DIR);
     assert!(empty.contains("empty"), "{empty}");
     for outcome in [
-        ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop),
-        verify(DIR, options(&disk, &engine)).map(drop),
-        repair(DIR, options(&disk, &engine)).map(drop),
+        ReadOnlyLog::builder(DIR)
+            .options(options(&disk, &engine))
+            .open()
+            .map(drop)
+            .map_err(Error::from),
+        verify(DIR, options(&disk, &engine)).map(drop).map_err(Error::from),
+        repair(DIR, options(&disk, &engine)).map(drop).map_err(Error::from),
     ] {
         not_a_log(outcome, DIR);
     }
@@ -209,12 +216,12 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
         let before = disk.fingerprint();
         for options in [options(&disk, &engine), must_exist(&disk, &engine)] {
             match Log::builder(DIR).options(options).open() {
-                Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
+                Err(OpenError::Corrupted(damage)) => assert_eq!(damage.file, manifest),
                 other => panic!("{other:?}"),
             }
         }
         match ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop) {
-            Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
+            Err(OpenError::Corrupted(damage)) => assert_eq!(damage.file, manifest),
             other => panic!("{other:?}"),
         }
         // Everything else is checked all the same.

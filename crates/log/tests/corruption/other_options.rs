@@ -7,7 +7,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
+use esker_log::{Direct, Engine, Log, OpenCheck, Options, Policy, ReadError};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -50,7 +50,7 @@ fn log_reopens_with_any_other_options() {
                 let mut items = sample.items.clone();
                 for n in 0..3u8 {
                     let prev = log.accepted().0;
-                    let ticket = log.append([n; 5]).and_then(|ticket| ticket.blocking_wait());
+                    let ticket = log.append([n; 5]).and_then(|ticket| Ok(ticket.blocking_wait()?));
                     let seq = ticket.map_err(|error| format!("{error:?}"))?.seq.0;
                     items.push(Item::Record { seq, prev, payload: vec![n; 5] });
                 }
@@ -76,7 +76,7 @@ fn smaller_ring_drops_and_reports_the_oldest_segments() {
             let log =
                 Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
             log.append(b"on")
-                .and_then(|ticket| ticket.blocking_wait())
+                .and_then(|ticket| Ok(ticket.blocking_wait()?))
                 .map_err(|e| format!("{e:?}"))?;
             engine.run();
             let after = log.storage().metadata().after.0;
@@ -86,7 +86,7 @@ fn smaller_ring_drops_and_reports_the_oldest_segments() {
             for item in &sample.items {
                 let Item::Record { seq, payload, .. } = item else { continue };
                 match log.read(*seq) {
-                    Err(Error::Trimmed(_)) if *seq <= after => {}
+                    Err(ReadError::Trimmed(_)) if *seq <= after => {}
                     Ok(view) if *seq > after && *view == **payload => {}
                     other => return Err(format!("floor {after}, read({seq}) says {other:?}")),
                 }

@@ -4,7 +4,7 @@
 //! come back as another, or the log's end moves. Where a log ends it finds out by itself.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_log::{Engine, Error, OnCorruption, Position, ReadOnlyLog, Start};
+use esker_log::{Engine, OnCorruption, Position, ReadError, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::repairs::{self, continues};
@@ -23,7 +23,7 @@ fn positions_without_a_record_are_refused() {
                     starts.extend(batch.iter().map(|record| (record.position, record.seq)));
                 }
                 Ok(None) => break,
-                Err(Error::Quarantined(_)) => {}
+                Err(ReadError::Quarantined(_)) => {}
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -45,7 +45,7 @@ fn positions_without_a_record_are_refused() {
 }
 
 fn refused<T: std::fmt::Debug>(
-    outcome: &Result<T, Error>,
+    outcome: &Result<T, ReadError>,
     at: u64,
     starts: &[(Position, esker_log::Seq)],
 ) {
@@ -53,7 +53,9 @@ fn refused<T: std::fmt::Debug>(
     match outcome {
         Ok(_) if is_start => {}
         // Below the first record there is a header, or nothing any more; in a gap, a gap.
-        Err(Error::InvalidPosition { .. } | Error::Trimmed(_) | Error::Quarantined(_)) => {}
+        Err(
+            ReadError::InvalidPosition { .. } | ReadError::Trimmed(_) | ReadError::Quarantined(_),
+        ) => {}
         other => panic!("position {at}: {other:?}"),
     }
 }

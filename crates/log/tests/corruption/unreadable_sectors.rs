@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, ReadOnlyLog, Start};
+use esker_log::{Engine, Error, Log, LogError, OpenError, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -53,14 +53,16 @@ fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
                 _ => {}
             }
         }
-        Err(error) if is_loud(&error) => {}
+        Err(error) if is_loud(&error.clone().into()) => {}
         Err(error) => return Err(format!("{error:?}")),
     }
     let disk = disk.fork(1);
     let before = disk.fingerprint();
     let log = match Log::builder(DIR).options(options(&disk, &engine)).open() {
         Ok(log) => log,
-        Err(error) if is_loud(&error) && disk.fingerprint() == before => return Ok(()),
+        Err(error) if is_loud(&error.clone().into()) && disk.fingerprint() == before => {
+            return Ok(());
+        }
         Err(error) => return Err(format!("{error:?}, or the files were changed")),
     };
     let read = reading::of_log(&log, Start::Oldest)?;
@@ -129,6 +131,6 @@ fn newest_file_that_cannot_be_read_is_kept() {
     let before = disk.fingerprint();
     let engine = Engine::manual();
     let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
-    assert!(matches!(opened, Err(Error::Io(_))), "{opened:?}");
+    assert!(matches!(opened, Err(OpenError::Log(LogError::Io(_)))), "{opened:?}");
     assert_eq!(disk.fingerprint(), before);
 }

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenError, ReadOnlyLog, repair, verify};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{delete, flip, put, replace};
@@ -45,8 +45,9 @@ fn refusal(disk: &SimDisk) -> Error {
     assert_eq!(disk.fingerprint(), before, "reading changed the files");
     let opening = Log::builder(DIR).options(options(disk, &engine)).open().unwrap_err();
     let repairing = repair(DIR, options(disk, &engine)).unwrap_err();
+    let opening = Error::from(opening);
     let reported = format!("{opening:?}");
-    for other in [reader, report, repairing] {
+    for other in [reader.into(), report.into(), Error::from(repairing)] {
         assert_eq!(format!("{other:?}"), reported);
     }
     opening
@@ -126,7 +127,7 @@ fn two_exchanged_segments_are_reported() {
                         return Err(format!("verify reports {:?}", report.corruption));
                     }
                     match Log::builder(DIR).options(options(&disk, &engine)).open() {
-                        Err(Error::Corrupted(_)) => {}
+                        Err(OpenError::Corrupted(_)) => {}
                         other => return Err(format!("opening: {other:?}")),
                     }
                     let lost: Vec<Loss> = [*a, *b]
@@ -237,10 +238,10 @@ fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let copy = disk.fork(1);
     match Log::builder(DIR).options(options(&copy, &engine)).open() {
         Ok(log) => repairs::check_log(&log, &now.items)?,
-        Err(Error::Corrupted(_)) if report.corruption.is_empty() => {
+        Err(OpenError::Corrupted(_)) if report.corruption.is_empty() => {
             return Err("opening refuses, and verify finds nothing".into());
         }
-        Err(Error::Corrupted(_)) => {
+        Err(OpenError::Corrupted(_)) => {
             let engine = Engine::manual();
             let copy = disk.fork(2);
             repair(DIR, options(&copy, &engine)).map_err(|error| format!("repair: {error:?}"))?;
@@ -294,7 +295,7 @@ fn segment_of_a_diverged_copy_is_corruption() {
                 let copy = disk.fork(1);
                 match Log::builder(DIR).options(options(&copy, &engine)).open() {
                     Ok(log) => return Err(format!("it opens: {:?}", log.storage().recovery())),
-                    Err(Error::Corrupted(_)) => {}
+                    Err(OpenError::Corrupted(_)) => {}
                     Err(other) => return Err(format!("{other:?}")),
                 }
                 all_or_reported(&now, &disk)
@@ -316,7 +317,7 @@ fn foreign_segment_with_the_highest_number() {
                 repairs::check_log(&log, &sample.items).unwrap();
                 log.append(b"on").unwrap().blocking_wait().unwrap();
             }
-            Err(Error::Corrupted(damage)) => assert_eq!(damage.file, segment_path(number)),
+            Err(OpenError::Corrupted(damage)) => assert_eq!(damage.file, segment_path(number)),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -351,7 +352,7 @@ fn first_of_two_corrupted_headers_is_reported() {
             disk.flip_bit(&segment_path(second.number), 70 * 8).unwrap();
             let engine = Engine::manual();
             match Log::builder(DIR).options(options(&disk.fork(1), &engine)).open() {
-                Err(Error::Corrupted(damage)) => assert_eq!(damage.file, file),
+                Err(OpenError::Corrupted(damage)) => assert_eq!(damage.file, file),
                 other => panic!("{other:?}"),
             }
             let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();

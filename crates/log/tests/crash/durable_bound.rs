@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, OpenCheck, Options, Policy, verify};
+use esker_log::{Engine, Log, LogError, OpenCheck, OpenError, Options, Policy, verify};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -126,10 +126,10 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                             let verifies = report.corruption.is_empty();
                             let claim = map.durable_bound_without(file, &(at..at + 1));
                             match Log::builder(DIR).options(options.clone()).open() {
-                                Err(Error::Corrupted(_)) if verifies => {
+                                Err(OpenError::Corrupted(_)) if verifies => {
                                     Err("verify finds nothing".into())
                                 }
-                                Err(Error::Corrupted(_)) => Ok(()),
+                                Err(OpenError::Corrupted(_)) => Ok(()),
                                 Err(other) => Err(format!("{other:?}")),
                                 Ok(_) if !verifies => {
                                     Err(format!("opens, and verify says {:?}", report.corruption))
@@ -207,7 +207,7 @@ fn torn_watermark_page_keeps_the_previous_bound() {
                     let engine = Engine::manual();
                     match Log::builder(DIR).options(with(&disk, &engine)).open() {
                         // The torn sector may be unreadable, which is reported first.
-                        Err(Error::Corrupted(_) | Error::Io(_)) => Ok(()),
+                        Err(OpenError::Corrupted(_) | OpenError::Log(LogError::Io(_))) => Ok(()),
                         Ok(log) => Err(format!("it opens, up to {}", log.durable())),
                         Err(other) => Err(format!("{other:?}")),
                     }

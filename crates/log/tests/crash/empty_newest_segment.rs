@@ -42,7 +42,7 @@ fn recover(disk: &SimDisk) -> Result<(), Error> {
     let engine = Engine::manual();
     let opened = Log::builder(DIR).options(handing_over(disk, &engine)).open().map(drop);
     engine.stop();
-    opened
+    opened.map_err(Into::into)
 }
 
 #[test]

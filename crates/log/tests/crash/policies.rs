@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist};
-use esker_log::{Engine, Error, Log, Policy};
+use esker_log::{AppendError, Engine, Log, Policy};
 use esker_testkit::SplitMix64;
 
 use crate::case::{case, is_alone};
@@ -227,9 +227,9 @@ fn batch_waits_at_its_bound() {
     for n in BATCH_RECORDS..2 * BATCH_RECORDS - 1 {
         assert!(accept().is_ok(), "{n}");
     }
-    assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
+    assert!(matches!(log.try_append(b"one too many"), Err(AppendError::Full)));
     let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
-    assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
+    assert!(matches!(waited, Err(AppendError::Timeout)), "{waited:?}");
     assert_eq!(log.stats().pending, 2 * BATCH_RECORDS - 1);
     gate.open();
     assert!(accept().is_ok());

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
+use esker_log::{Direct, Engine, Log, OpenCheck, OpenError, Options, Policy};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -110,7 +110,7 @@ fn later_durable_bound_makes_a_torn_unit_corruption() {
         let mut options = options(&disk, &engine);
         options.check = validate;
         match Log::builder(DIR).options(options).open() {
-            Err(Error::Corrupted(damage)) => {
+            Err(OpenError::Corrupted(damage)) => {
                 let reported = (damage.file, damage.offset, damage.after.0);
                 assert_eq!(reported, (file.clone(), torn.at.start as u64, 1));
             }

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Batch, Engine, Log, LogStream, Options, Result, Start};
+use esker_log::{Batch, Engine, Log, LogStream, Options, ReadError, Result, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{DIR, all, block_on, follows, in_time, payload, payloads, small};
@@ -26,14 +26,18 @@ fn options(disk: &SimDisk, seed: u64) -> (Options, Engine) {
 }
 
 /// Reads until an error; the number of the last record that it was given.
-fn follow(mut stream: LogStream, mut last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
+fn follow(
+    mut stream: LogStream,
+    mut last: u64,
+    next: fn(&mut LogStream) -> Result<Batch, ReadError>,
+) -> u64 {
     while let Ok(batch) = next(&mut stream) {
         last = follows(&batch, last);
     }
     last
 }
 
-fn waiting(stream: &mut LogStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch, ReadError> {
     block_on(stream.next()).unwrap()
 }
 
@@ -54,7 +58,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
         let tip = log.stream(Start::Tip).unwrap();
         let tips = scope.spawn(move || follow(tip, begin, waiting));
         for seq in begin + 1..=begin + RECORDS {
-            let appended = log.append(payload(seq)).and_then(|ticket| ticket.blocking_wait());
+            let appended = log.append(payload(seq)).and_then(|ticket| Ok(ticket.blocking_wait()?));
             if appended.is_err() {
                 break;
             }
@@ -64,7 +68,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
             disk.power_cut(Persist::Nothing);
         }
         // The next commit wakes the readers that read everything, and they see the end.
-        drop(log.append([]).and_then(|ticket| ticket.blocking_wait()));
+        drop(log.append([]).and_then(|ticket| Ok(ticket.blocking_wait()?)));
         readers.into_iter().chain([tips]).map(|reader| reader.join().unwrap()).max().unwrap()
     })
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use esker_log::{Append, Engine, Error, Log, Policy};
+use esker_log::{Append, Engine, Error, Log, Policy, WaitError};
 use esker_testkit::{SplitMix64, mix};
 
 use esker_lab::log::DIR;
@@ -56,12 +56,12 @@ fn append_some(log: &Log, reported: &Reported, mut rng: SplitMix64, thread: u64)
             if let Ok(ticket) = &ticket {
                 reported.accept(ticket.seq().0, &payload, 0);
             }
-            ticket
+            ticket.map_err(Into::into)
         };
         match ticket {
             Ok(ticket) if rng.percent(60) => match ticket.blocking_wait_timeout(HANG) {
                 Ok(appended) => drop(reported.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
-                Err(Error::Timeout) => panic!("a waiter was forgotten"),
+                Err(WaitError::Timeout) => panic!("a waiter was forgotten"),
                 Err(_) => return,
             },
             Ok(ticket) => drop(ticket),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_log::component::Purpose;
-use esker_log::{Engine, Error, Log, Options, Seq, Ticket};
+use esker_log::{AppendError, Appended, Engine, Error, Log, Options, Seq, Ticket};
 
 use crate::fixture::{DIR, LONG, in_time, small};
 
@@ -30,8 +30,12 @@ fn full_log(disk: &SimDisk, capacity: u64, set: impl FnOnce(&mut Options)) -> Lo
     options.buffers = 64;
     set(&mut options);
     let log = Log::builder(DIR).options(options).open().unwrap();
-    while log.append(RECORD).and_then(Ticket::blocking_wait).is_ok() {}
+    while append(&log, RECORD).is_ok() {}
     log
+}
+
+fn append(log: &Log, payload: impl AsRef<[u8]>) -> Result<Appended, Error> {
+    Ok(log.append(payload)?.blocking_wait()?)
 }
 
 /// Whether the segment is still a file of the log.
@@ -90,9 +94,8 @@ fn appends_begin_in_the_reserve_together() {
                 let truncating =
                     scope.spawn(|| log.retention().truncate_before(Seq(log.durable().0 + 1)));
                 assert!(gate.wait_for(1, LONG));
-                let callers: Vec<_> = (0..4)
-                    .map(|_| scope.spawn(|| log.append([1; 9000])?.blocking_wait()))
-                    .collect();
+                let callers: Vec<_> =
+                    (0..4).map(|_| scope.spawn(|| append(&log, vec![1; 9000]))).collect();
                 // They meet the full disk, and then the truncation.
                 std::thread::sleep(Duration::from_millis(50));
                 gate.open();
@@ -132,7 +135,7 @@ fn a_segment_is_not_extended_once_another_follows_it() {
             disk.inject(held.path(&format!("{number:020}.seg")).times(1));
         }
         std::thread::scope(|scope| {
-            let large = scope.spawn(|| log.append(vec![3; 4 << 20])?.blocking_wait());
+            let large = scope.spawn(|| append(&log, vec![3; 4 << 20]));
             assert!(gate.wait_for(1, LONG));
             log.append([1; 9000]).unwrap().blocking_wait().unwrap();
             // The first segment leaves, unless the gate holds the thread that removes it.
@@ -198,7 +201,7 @@ fn an_internal_request_gets_the_reserve_beside_an_ordinary_one() {
             appended.is_some() && refused.is_some()
         });
         appended.unwrap().unwrap().blocking_wait().unwrap();
-        assert!(matches!(refused, Some(Err(Error::NoSpace { .. }))), "{refused:?}");
+        assert!(matches!(refused, Some(Err(AppendError::NoSpace { .. }))), "{refused:?}");
     });
 }
 
@@ -211,14 +214,14 @@ fn a_failure_is_not_reported_once_segments_left() {
         let log = full_log(&disk, MIB, |options| options.reserve = Some(128 << 10));
         let record = [1; 60_000];
         until("the failure of the request", || {
-            matches!(log.try_append(record).map(Ticket::detach), Err(Error::NoSpace { .. }))
+            matches!(log.try_append(record).map(Ticket::detach), Err(AppendError::NoSpace { .. }))
         });
         // Its own request fails, too.
         std::thread::sleep(Duration::from_millis(50));
         log.retention().truncate_before(Seq(log.durable().0 - 5)).unwrap();
         until("room", || match log.try_append(record) {
             Ok(ticket) => ticket.blocking_wait().is_ok(),
-            Err(Error::Full) => false,
+            Err(AppendError::Full) => false,
             Err(error) => panic!("{error:?}"),
         });
     });

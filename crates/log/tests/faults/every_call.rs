@@ -50,7 +50,8 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
             let reads = step == Step::Read || op == Op::Read;
             if matches!(error, Error::NoSpace { .. }) {
                 // Nothing was accepted, and nothing is poisoned.
-                let goes_on = life.log.append(b"room").and_then(esker_log::Ticket::blocking_wait);
+                let goes_on =
+                    life.log.append(b"room").and_then(|ticket| Ok(ticket.blocking_wait()?));
                 if step != Step::Reopen {
                     goes_on.map_err(|error| format!("{step:?}, after NoSpace: {error:?}"))?;
                     sim_env.accepted_unseen(b"room");

@@ -6,7 +6,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
-use esker_log::{Error, Policy, Seq};
+use esker_log::{AppendError, LogError, Policy, Seq};
 
 use esker_lab::log::config::{Config, batch};
 use esker_lab::log::faults::{EXITS, check_failed_state, exit_and_recover, is_cause};
@@ -57,7 +57,7 @@ fn failed_commit_returns_the_cause_and_later_calls_return_poisoned() {
         let mut tickets = std::mem::take(&mut life.kept).into_iter();
         for ticket in tickets.by_ref() {
             match ticket.blocking_wait() {
-                Err(Error::Io(cause)) => {
+                Err(LogError::Io(cause)) => {
                     assert!(is_cause(&cause, op, effect), "{cause:?}");
                     assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause:?}");
                 }
@@ -80,7 +80,7 @@ fn records_staged_after_the_failed_commit_return_poisoned() {
         let reported: Vec<_> =
             kept.into_iter().map(|ticket| ticket.blocking_wait().err()).collect();
         match &reported[..] {
-            [Some(Error::Io(first)), Some(Error::Poisoned(second))] => {
+            [Some(LogError::Io(first)), Some(LogError::Poisoned(second))] => {
                 assert!(is_cause(first, op, effect), "{first:?}");
                 assert!(is_cause(second, op, effect), "{second:?}");
             }
@@ -98,8 +98,11 @@ fn failed_log_stays_failed() {
         let (syncs, writes) = (sim_env.disk.stats().syncs, sim_env.disk.stats().writes);
         for _ in 0..3 {
             life.engine.run();
-            assert!(matches!(life.log.append(b"again"), Err(Error::Poisoned(_))));
-            assert!(matches!(life.log.barrier(), Err(Error::Poisoned(_))));
+            assert!(matches!(
+                life.log.append(b"again"),
+                Err(AppendError::Log(LogError::Poisoned(_)))
+            ));
+            assert!(matches!(life.log.barrier(), Err(LogError::Poisoned(_))));
         }
         let _ = life.log.close();
         assert_eq!(sim_env.disk.stats().syncs, syncs, "a failed sync is never retried");

@@ -7,7 +7,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist, SimDisk};
-use esker_log::{Error, Log, Policy, Ticket};
+use esker_log::{AppendError, Log, LogError, Policy};
 use esker_testkit::SplitMix64;
 
 use crate::case::{case, is_alone};
@@ -106,9 +106,12 @@ fn a_failed_sync_of_space_reserved_ahead_poisons_the_log() {
         disk.inject(Fault::on(op, Effect::Io).path(path).times(1));
         let failed = (0..30).find_map(|_| {
             engine.run();
-            log.append([7; 5000]).and_then(Ticket::blocking_wait).err()
+            log.append([7; 5000]).and_then(|ticket| Ok(ticket.blocking_wait()?)).err()
         });
-        assert!(matches!(failed, Some(Error::Poisoned(_))), "{op:?}: {failed:?}");
+        assert!(
+            matches!(failed, Some(AppendError::Log(LogError::Poisoned(_)))),
+            "{op:?}: {failed:?}"
+        );
         log.close().unwrap_err();
     }
 }

@@ -7,7 +7,7 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;
-use esker_log::{Append, Error, Start};
+use esker_log::{Append, AppendError, Error, Start};
 use esker_testkit::{SplitMix64, mix};
 
 use crate::case::case;
@@ -71,17 +71,17 @@ fn check_continues(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> 
     let big = vec![0; 9000];
     let refused = [
         ("append", life.log.append(&big)),
-        ("write", life.log.write(Append::records(&[&big, &big])).map_err(Error::from)),
+        ("write", life.log.write(Append::records(&[&big, &big])).map_err(AppendError::from)),
         (
             "write, atomic",
-            life.log.write(Append::records(&[&big, &big]).atomic()).map_err(Error::from),
+            life.log.write(Append::records(&[&big, &big]).atomic()).map_err(AppendError::from),
         ),
         ("try_append", life.log.try_append(&big)),
         ("append_timeout", life.log.append_timeout(&big, std::time::Duration::from_secs(5))),
         ("append_async", futures_lite(life.log.append_async(&big))),
     ];
     for (call, outcome) in refused {
-        if !matches!(outcome, Err(Error::NoSpace { .. })) {
+        if !matches!(outcome, Err(AppendError::NoSpace { .. })) {
             return Err(format!("{call} on a full disk gives {outcome:?}"));
         }
     }
@@ -279,7 +279,7 @@ fn a_refused_append_takes_no_space() {
                 Ok(life) => life,
                 Err(stop) => panic!("{stop:?}"),
             };
-            if let Err(Error::NoSpace { .. }) = life.log.append(vec![0; 40_000]) {
+            if let Err(AppendError::NoSpace { .. }) = life.log.append(vec![0; 40_000]) {
                 assert_eq!(sim_env.disk.used(), used, "{policy:?}, room for {room} pages");
                 refused += 1;
             }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use esker_disk::sim::Gate;
 use esker_disk::uring::{RingFaults, Strike, UringDisk, UringOptions};
 use esker_disk::{Op, StdDisk};
-use esker_log::{Direct, Engine, Error, Log, Options, Policy, Seq, Ticket};
+use esker_log::{Direct, Engine, Error, Log, LogError, OpenError, Options, Policy, Seq, Ticket};
 
 use crate::fixture::{self, LONG, all, append, in_time, poll_once};
 
@@ -82,7 +82,7 @@ fn live(dir: &Path, options: Options) -> Life {
     let mut life = Life { asked: BEFORE, durable: BEFORE, whole: false };
     let log = match Log::builder(dir).options(options).open() {
         Ok(log) => log,
-        Err(Error::Io(_) | Error::NoSpace { .. }) => return life,
+        Err(OpenError::Log(LogError::Io(_)) | OpenError::NoSpace { .. }) => return life,
         Err(error) => unreachable!("{error}"),
     };
     let ended = go_on(&log, &mut life);

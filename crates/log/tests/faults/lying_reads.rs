@@ -29,7 +29,7 @@ fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> LifeResul
     if killed {
         sim_env.disk.kill();
     } else if let Err(error) = life.log.close() {
-        return Err(Stop::Failed(error));
+        return Err(Stop::Failed(error.into()));
     } else {
         sim_env.observe(&life)?;
     }

@@ -53,7 +53,7 @@ fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> LifeResult<Outco
     match exit {
         Exit::Close => match life.log.close() {
             Ok(()) => sim_env.observe(&life)?,
-            Err(error) => return Err(Stop::Failed(error)),
+            Err(error) => return Err(Stop::Failed(error.into())),
         },
         Exit::Die(how) => how.strike(&sim_env.disk),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, OpenMode};
 use esker_log::component::Purpose;
-use esker_log::{Append, Error, Log, Policy, Retention, Seq, Sink};
+use esker_log::{Append, AppendError, Error, Log, Policy, Retention, Seq, Sink};
 
 use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
 
@@ -34,7 +34,7 @@ fn fill(log: &Log) -> u64 {
         match log.append(payload(seq)) {
             Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
             Err(error) => {
-                let Error::NoSpace { durable, .. } = error else { panic!("{error:?}") };
+                let AppendError::NoSpace { durable, .. } = error else { panic!("{error:?}") };
                 assert_eq!(durable, Seq(seq - 1));
                 return seq - 1;
             }
@@ -57,20 +57,28 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
             loop {
                 match log.try_append(&large) {
                     // The engine is at it.
-                    Err(Error::Full) => std::thread::sleep(Duration::from_millis(1)),
+                    Err(AppendError::Full) => std::thread::sleep(Duration::from_millis(1)),
                     other => return other,
                 }
                 tries += 1;
                 assert!(tries < 10_000, "full for ever");
             }
         };
-        is_full(log.append(&large));
-        is_full(log.append_timeout(&large, LONG));
-        is_full(block_on(log.append_async(&large)));
-        is_full(block_on(log.write_async(Append::records(&[&large, &large]))).map_err(Error::from));
-        is_full(log.write(Append::records(&[&large, &large]).atomic()).map_err(Error::from));
-        is_full(Sink::new(&log).unwrap().blocking_append(&large));
-        is_full(again());
+        is_full(log.append(&large).map_err(Into::into));
+        is_full(log.append_timeout(&large, LONG).map_err(Into::into));
+        is_full(block_on(log.append_async(&large)).map_err(Into::into));
+        is_full(
+            block_on(log.write_async(Append::records(&[&large, &large])))
+                .map_err(AppendError::from)
+                .map_err(Into::into),
+        );
+        is_full(
+            log.write(Append::records(&[&large, &large]).atomic())
+                .map_err(AppendError::from)
+                .map_err(Into::into),
+        );
+        is_full(Sink::new(&log).unwrap().blocking_append(&large).map_err(Into::into));
+        is_full(again().map_err(Into::into));
         assert_eq!(all(&log), payloads(1..=last));
         disk.set_capacity(None);
         block_on(log.append_async(&large)).unwrap().blocking_wait().unwrap();
@@ -97,13 +105,13 @@ fn segments_become_smaller_where_the_disk_is_small() {
     loop {
         match log.append(vec![3; 500_000]) {
             Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
-            Err(error) => break is_full::<()>(Err(error)),
+            Err(error) => break is_full::<()>(Err(error.into())),
         }
         bytes += 500_000;
     }
     // The reserve, a step that was not to be had, and what blocks leave over.
     assert!(bytes > capacity - 5 * MIB, "{bytes} bytes on a disk of {capacity}");
-    is_full(log.append(vec![3; 1_000_000]));
+    is_full(log.append(vec![3; 1_000_000]).map_err(Into::into));
     log.append(b"small").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
@@ -178,7 +186,7 @@ fn the_reserve_is_for_internal_appends() {
     for _ in 0..4 {
         log.component().append(Purpose::Internal, &large).unwrap().blocking_wait().unwrap();
     }
-    is_full(log.append(b"there would be room in that segment"));
+    is_full(log.append(b"there would be room in that segment").map_err(Into::into));
     log.retention().truncate_before(last).unwrap();
     append_one(&log);
     assert!(fill_more(&log) > 10);
@@ -198,7 +206,7 @@ fn append_one(log: &Log) {
 
 fn fill_more(log: &Log) -> u64 {
     (0..)
-        .find(|_| log.append([1; 9000]).and_then(esker_log::Ticket::blocking_wait).is_err())
+        .find(|_| log.append([1; 9000]).and_then(|ticket| Ok(ticket.blocking_wait()?)).is_err())
         .unwrap()
 }
 
@@ -257,12 +265,14 @@ fn lap(log: &Log, records: u64, way: usize) -> Result<(), Error> {
             0 => log.append(&record),
             1 => log.append_timeout(&record, LONG),
             2 => block_on(log.append_async(&record)),
-            3 => log.write(Append::records(&[&record, &record])).map_err(Error::from),
-            4 => log.write(Append::records(&[&record, &record]).atomic()).map_err(Error::from),
+            3 => log.write(Append::records(&[&record, &record])).map_err(AppendError::from),
+            4 => {
+                log.write(Append::records(&[&record, &record]).atomic()).map_err(AppendError::from)
+            }
             _ => loop {
                 match log.try_append(&record) {
                     // The engine is at it.
-                    Err(Error::Full) => std::thread::sleep(Duration::from_micros(50)),
+                    Err(AppendError::Full) => std::thread::sleep(Duration::from_micros(50)),
                     other => break other,
                 }
             },
@@ -380,7 +390,7 @@ fn where_all_was_truncated_the_next_segment_comes_from_the_reserve() {
         // Where a record is left, the reserve is for others.
         log.retention().truncate_before(last).unwrap();
         let large = vec![7; 10_000];
-        is_full(log.append(&large));
+        is_full(log.append(&large).map_err(Into::into));
         assert_eq!(reserve_of(&disk), reserve);
         log.retention().truncate_before(last + 1).unwrap();
         log.append(&large).unwrap().blocking_wait().unwrap();
@@ -416,7 +426,7 @@ fn a_segment_from_the_reserve_is_safe_against_power_cuts() {
             disk.cut_power_at(CutPoint::Before(begin + at), persist);
             let mut durable = 0;
             for (_, record) in &records(last) {
-                match log.append(record).and_then(esker_log::Ticket::blocking_wait) {
+                match log.append(record).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
                     Ok(_) => durable += 1,
                     Err(_) => break,
                 }
@@ -486,7 +496,7 @@ fn the_rest_of_a_disk_is_reserved_in_few_steps() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let before = disk.stats().resizes;
     let mut appended = 0;
-    while log.append(vec![1; 5_000]).and_then(esker_log::Ticket::blocking_wait).is_ok() {
+    while log.append(vec![1; 5_000]).and_then(|ticket| Ok(ticket.blocking_wait()?)).is_ok() {
         appended += 1;
     }
     assert!(appended > 7_000, "{appended}");

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Sink, Start};
+use esker_log::{
+    Append, AppendError, Engine, Error, Log, LogError, Policy, PriorShutdown, Seq, Sink, Start,
+    WaitError,
+};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest,
@@ -30,11 +33,11 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let before = log.append(payload(6)).unwrap();
     let failed = log.append(payload(7)).unwrap().blocking_wait().unwrap_err();
-    let Error::Io(cause) = failed else { panic!("{failed:?}") };
+    let LogError::Io(cause) = failed else { panic!("{failed:?}") };
     assert_eq!((cause.op(), cause.os_code()), (Op::Write, Some(5)));
     assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause}");
     // It was in the same commit.
-    assert!(matches!(before.blocking_wait(), Err(Error::Io(_))));
+    assert!(matches!(before.blocking_wait(), Err(LogError::Io(_))));
     // The disk is well again; the log is not.
     for _ in 0..2 {
         poisoned(log.append(b"x"));
@@ -80,7 +83,9 @@ fn the_kind_of_the_failure_reaches_the_caller() {
         disk.inject(Fault::on(Op::Write, effect).path(".seg"));
         let failed = log.append(payload(2)).unwrap().blocking_wait().unwrap_err();
         let refused = log.append(payload(2)).unwrap_err();
-        let (Error::Io(failed), Error::Poisoned(refused)) = (failed, refused) else {
+        let (LogError::Io(failed), AppendError::Log(LogError::Poisoned(refused))) =
+            (failed, refused)
+        else {
             panic!("another error");
         };
         for cause in [failed, refused] {
@@ -102,7 +107,7 @@ fn failed_sync_is_reported_and_never_retried() {
         append(&log, 2);
         disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").nth(1));
         let failed = log.append(payload(3)).unwrap().blocking_wait().unwrap_err();
-        let Error::Io(cause) = &failed else { panic!("{failed:?}") };
+        let LogError::Io(cause) = &failed else { panic!("{failed:?}") };
         assert_eq!(cause.op(), Op::Sync);
         let syncs = disk.stats().syncs;
         poisoned(log.append(b"x"));
@@ -183,7 +188,10 @@ fn record_after_the_failed_commit_is_poisoned() {
     let first = log.append(vec![1; 9000]).unwrap();
     let second = log.append(vec![2; 9000]).unwrap();
     engine.run();
-    assert!(matches!(first.blocking_wait_timeout(Duration::from_secs(1)), Err(Error::Io(_))));
+    assert!(matches!(
+        first.blocking_wait_timeout(Duration::from_secs(1)),
+        Err(WaitError::Log(LogError::Io(_)))
+    ));
     poisoned(second.blocking_wait_timeout(Duration::from_secs(1)));
     drop(log);
 }
@@ -199,7 +207,7 @@ fn failed_rotation_is_reported() {
         disk.inject(Fault::on(op, Effect::Io).path(path));
         let mut durable = 3;
         let failed = loop {
-            match log.append(payload(durable + 1)).and_then(esker_log::Ticket::blocking_wait) {
+            match log.append(payload(durable + 1)).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
                 Ok(_) => durable += 1,
                 Err(error) => break error,
             }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Policy, Seq, Sink};
+use esker_log::{AppendError, Engine, Log, LogError, Options, Policy, Seq, Sink};
 
 use crate::fixture::{DIR, LONG, block_on, driven, in_time, small};
 
@@ -57,7 +57,7 @@ fn fill(log: &Log) {
     while refused < 20 {
         match log.try_append(RECORD) {
             Ok(ticket) => ticket.detach(),
-            Err(Error::Full) => {
+            Err(AppendError::Full) => {
                 refused += 1;
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -266,7 +266,7 @@ fn an_append_is_refused_only_where_nothing_can_be_freed() {
         let large = vec![1; 60_000];
         match log.append(&large) {
             Ok(ticket) => ticket.detach(),
-            Err(Error::NoSpace { .. }) => {
+            Err(AppendError::NoSpace { .. }) => {
                 let after = log.oldest();
                 let again = log.append(&large).map(|ticket| ticket.detach());
                 assert!(again.is_err() && log.oldest() == after, "{pages} {undurable} {again:?}");
@@ -288,7 +288,7 @@ fn all_truncated(disk: &SimDisk) -> (Log, Engine) {
     options.segment_size = 64 << 20;
     options.reserve = Some(1 << 20);
     let log = Log::builder(DIR).options(options).open().unwrap();
-    while log.append(RECORD).and_then(esker_log::Ticket::blocking_wait).is_ok() {}
+    while log.append(RECORD).and_then(|ticket| Ok(ticket.blocking_wait()?)).is_ok() {}
     log.retention().truncate_before(log.durable().0 + 1).unwrap();
     (log, engine)
 }
@@ -307,10 +307,16 @@ fn an_error_of_the_disk_in_the_reserve_poisons() {
         let (log, _engine) = all_truncated(&disk);
         disk.inject(Fault::on(op, Effect::Io).path(path).times(1));
         let failed = log.append(vec![1; 20_000]);
-        assert!(matches!(failed, Err(Error::Io(_))), "{op:?} {path}: {failed:?}");
+        assert!(
+            matches!(failed, Err(AppendError::Log(LogError::Io(_)))),
+            "{op:?} {path}: {failed:?}"
+        );
         disk.clear_faults();
         let poisoned = log.append(RECORD);
-        assert!(matches!(poisoned, Err(Error::Poisoned(_))), "{op:?} {path}: {poisoned:?}");
+        assert!(
+            matches!(poisoned, Err(AppendError::Log(LogError::Poisoned(_)))),
+            "{op:?} {path}: {poisoned:?}"
+        );
     }
 }
 
@@ -336,7 +342,7 @@ fn a_sink_on_a_full_disk_does_not_wait_for_a_commit() {
                 Err(error) => break Some(error),
             }
         };
-        assert!(matches!(refused, None | Some(Error::Full)), "{refused:?}");
+        assert!(matches!(refused, None | Some(AppendError::Full)), "{refused:?}");
         assert!(sent > 5, "{sent}");
         gate.open();
         disk.clear_faults();

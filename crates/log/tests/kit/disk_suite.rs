@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Append, Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, Trimmed,
-    repair, verify,
+    Append, AppendError, Engine, Error, Log, LogError, OpenCheck, Options, Policy, PriorShutdown,
+    ReadError, Seq, Start, Trimmed, repair, verify,
 };
 
 use crate::fixture::{
@@ -60,7 +60,7 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     assert_eq!(all(&log), expected);
     assert_eq!(&*log.read(Seq(250)).unwrap(), payload(250));
     log.close().unwrap();
-    assert!(matches!(log.append(b"late"), Err(Error::Closed)));
+    assert!(matches!(log.append(b"late"), Err(AppendError::Log(LogError::Closed))));
     drop(log);
 
     let mut options = options.clone();
@@ -124,7 +124,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     assert!(first > 500, "{first}");
     assert_eq!(kept, payloads(first..=1000));
     assert!(
-        matches!(log.read(Seq(1)), Err(Error::Trimmed(Trimmed { oldest })) if oldest == Seq(first))
+        matches!(log.read(Seq(1)), Err(ReadError::Trimmed(Trimmed { oldest })) if oldest == Seq(first))
     );
     log.retention().truncate_before(Seq(990)).unwrap();
     assert_eq!(all(&log), payloads(990..=1000));
@@ -140,7 +140,7 @@ fn continues_after_a_stop(dir: &Path, options: &Options) {
     append(&log, 150);
     drop(log.append(payload(151)).unwrap());
     engine.stop();
-    assert!(matches!(log.append(b"late"), Err(Error::Stopped)));
+    assert!(matches!(log.append(b"late"), Err(AppendError::Log(LogError::Stopped))));
     let durable = log.durable().0;
     drop(log);
 

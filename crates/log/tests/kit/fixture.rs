@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Batch, Engine, Error, Log, LogStream, Options, Result, Seq, Start};
+use esker_log::{
+    Append, Batch, Engine, Error, Log, LogStream, Options, ReadError, Result, Seq, Start,
+};
 
 /// Where the log lives on a simulated disk.
 pub const DIR: &str = "/log";
@@ -133,13 +135,13 @@ pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// Polls a stream once.
-pub fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+pub fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch, ReadError>>> {
     let stream = std::pin::Pin::new(stream);
     futures_util::Stream::poll_next(stream, &mut Context::from_waker(waker))
 }
 
 /// The batch of a poll that must have one.
-pub fn ready(polled: Poll<Option<Result<Batch>>>) -> Batch {
+pub fn ready(polled: Poll<Option<Result<Batch, ReadError>>>) -> Batch {
     match polled {
         Poll::Ready(Some(Ok(batch))) => batch,
         other => panic!("no batch: {other:?}"),
@@ -234,6 +236,7 @@ impl Drop for Opens {
 }
 
 /// Whether this is the failure that was injected into a simulated disk.
-pub fn is_eio(error: &Error) -> bool {
+pub fn is_eio(error: &(impl Clone + Into<Error>)) -> bool {
+    let error = error.clone().into();
     matches!(error, Error::Io(cause) | Error::Poisoned(cause) if cause.os_code() == Some(5))
 }

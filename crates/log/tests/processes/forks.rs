@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_log::{Error, Log};
+use esker_log::{Log, LogError, OpenError};
 use esker_testkit::{ForkedChild, in_forked_child};
 
 use crate::fixture::{all, append, payloads};
@@ -49,7 +49,7 @@ fn the_holder_of_a_lock_is_unknown_where_only_a_child_of_it_lives() {
     let workdir = workdir.path();
     run("forks::the_holder_of_a_lock_is_unknown_where_only_a_child_of_it_lives", workdir);
     match Log::open(workdir.join("log")) {
-        Err(error @ Error::Locked { pid: None, .. }) => {
+        Err(error @ OpenError::Locked { pid: None, .. }) => {
             assert!(error.to_string().contains("whose number is unknown"), "{error}");
         }
         other => panic!("{other:?}"),
@@ -57,7 +57,7 @@ fn the_holder_of_a_lock_is_unknown_where_only_a_child_of_it_lives() {
     std::fs::write(workdir.join("ends"), "").unwrap();
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = Log::open(workdir.join("log")) {
-        assert!(matches!(error, Error::Locked { .. }) && Instant::now() < deadline, "{error}");
+        assert!(matches!(error, OpenError::Locked { .. }) && Instant::now() < deadline, "{error}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -71,7 +71,10 @@ fn a_child_that_is_made_before_the_first_use_opens_a_log() {
             append(&log, 3);
             // Its own child is one of a process that uses the log.
             in_forked_child(|| {
-                assert!(matches!(Log::open(workdir.join("new")), Err(Error::Forked)));
+                assert!(matches!(
+                    Log::open(workdir.join("new")),
+                    Err(OpenError::Log(LogError::Forked))
+                ));
             })
             .unwrap();
             log.close().unwrap();

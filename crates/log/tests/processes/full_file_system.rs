@@ -43,7 +43,7 @@ fn fill(log: &Log) -> Error {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
                     log.barrier().unwrap().blocking_wait().unwrap();
-                    return error;
+                    return error.into();
                 }
             }
         }
@@ -65,8 +65,8 @@ fn check(log: &Log, first: u64, last: u64) {
     assert_eq!(next, last + 1);
 }
 
-fn is_no_space(error: &Error) -> bool {
-    matches!(error, Error::NoSpace { .. })
+fn is_no_space(error: impl Into<Error>) -> bool {
+    matches!(error.into(), Error::NoSpace { .. })
 }
 
 /// The life of a log on a full disk; `at` is where the file system is mounted.
@@ -74,10 +74,10 @@ fn live(at: &Path) {
     let dir = at.join("log");
     let log = Log::builder(&dir).options(options()).open().unwrap();
     let error = fill(&log);
-    assert!(is_no_space(&error), "{error:?}");
+    assert!(is_no_space(error.clone()), "{error:?}");
     let mut last = log.durable().0;
     assert!(last > 100, "only {last} records on the disk");
-    assert!(is_no_space(&log.append(large()).unwrap_err()));
+    assert!(is_no_space(log.append(large()).unwrap_err()));
     check(&log, 1, last);
     // Another program takes whatever is left.
     let rest = at.join("rest");
@@ -90,7 +90,7 @@ fn live(at: &Path) {
     for _ in 0..3 {
         let log = Log::builder(&dir).options(options()).open().unwrap();
         check(&log, 1, last);
-        assert!(is_no_space(&log.append(large()).unwrap_err()));
+        assert!(is_no_space(log.append(large()).unwrap_err()));
         log.close().unwrap();
     }
     for _ in 0..3 {
@@ -155,7 +155,7 @@ fn hog(path: &Path) {
 fn die(at: &Path) {
     let log = Log::builder(at.join("log")).options(options()).open().unwrap();
     let error = fill(&log);
-    assert!(is_no_space(&error), "{error:?}");
+    assert!(is_no_space(error.clone()), "{error:?}");
     std::process::abort();
 }
 

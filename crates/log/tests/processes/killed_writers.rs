@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Poll;
 
-use esker_log::{Batch, Error, Log, LogStream, Options, ReadOnlyLog, Result, Start, Trimmed};
+use esker_log::{
+    Batch, Log, LogError, LogStream, Options, ReadError, ReadOnlyLog, Result, Start, Trimmed,
+};
 use futures_util::StreamExt;
 
 use crate::fixture::{all, block_on, follows, payload, payloads, poll_once, until};
@@ -88,12 +90,12 @@ fn is_writer(ring: bool) -> bool {
     })
 }
 
-fn waiting(stream: &mut LogStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch, ReadError> {
     block_on(stream.next()).unwrap()
 }
 
 /// With a future for each poll.
-fn polling(stream: &mut LogStream) -> Result<Batch> {
+fn polling(stream: &mut LogStream) -> Result<Batch, ReadError> {
     loop {
         match poll_once(&mut stream.next()) {
             Poll::Ready(next) => return next.unwrap(),
@@ -102,7 +104,8 @@ fn polling(stream: &mut LogStream) -> Result<Batch> {
     }
 }
 
-const WAYS: [fn(&mut LogStream) -> Result<Batch>; 3] = [LogStream::blocking_next, waiting, polling];
+const WAYS: [fn(&mut LogStream) -> Result<Batch, ReadError>; 3] =
+    [LogStream::blocking_next, waiting, polling];
 
 /// Kills writers round after round, as soon as all followers have got further.
 fn rounds(test: &str, dir: &Path, given: &[Arc<AtomicU64>]) {
@@ -160,7 +163,7 @@ fn every_record_comes_once_and_in_order() {
     reader.close();
     for follower in followers {
         let end = follower.join().unwrap();
-        assert!(matches!(end, Error::Closed), "{end:?}");
+        assert!(matches!(end, ReadError::Log(LogError::Closed)), "{end:?}");
     }
 }
 
@@ -200,7 +203,7 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
                                 until("it is lapped", || fast.load(SeqCst) > far);
                             }
                         }
-                        Err(Error::Trimmed(Trimmed { oldest })) => {
+                        Err(ReadError::Trimmed(Trimmed { oldest })) => {
                             assert!(oldest.0 > given.load(SeqCst));
                             trimmed += 1;
                             stream = again(&reader);
@@ -223,13 +226,13 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
     reader.refresh().unwrap();
     let reported = paused.blocking_next();
     assert!(
-        matches!(reported, Err(Error::Trimmed(Trimmed { oldest })) if oldest.0 > 1),
+        matches!(reported, Err(ReadError::Trimmed(Trimmed { oldest })) if oldest.0 > 1),
         "{reported:?}"
     );
     reader.close();
     for follower in followers {
         let end = follower.join().unwrap();
-        assert!(matches!(end, Error::Closed), "{end:?}");
+        assert!(matches!(end, ReadError::Log(LogError::Closed)), "{end:?}");
     }
     assert!(last > 4 * RING * 90, "{last}");
 }
@@ -240,7 +243,7 @@ fn again(reader: &ReadOnlyLog) -> LogStream {
         reader.refresh().unwrap();
         match reader.stream(Start::Oldest) {
             Ok(stream) => return stream,
-            Err(Error::Trimmed(_)) => {}
+            Err(ReadError::Trimmed(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

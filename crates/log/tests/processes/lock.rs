@@ -27,9 +27,9 @@ fn a_second_opening_is_refused_while_the_first_lives() {
     let before = disk.fingerprint();
     for _ in 0..2 {
         let refused = Log::builder(DIR).options(driven(&disk).0).open();
-        locked(refused, Path::new(DIR));
+        locked(refused.map_err(Into::into), Path::new(DIR));
     }
-    locked(repair(DIR, &driven(&disk).0), Path::new(DIR));
+    locked(repair(DIR, &driven(&disk).0).map_err(Into::into), Path::new(DIR));
     assert_eq!(disk.fingerprint(), before, "a refused opening changes nothing");
     // The first continues.
     append(&log, 2);
@@ -48,7 +48,7 @@ fn a_refused_opening_frees_nothing() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     drop(Log::builder(DIR).options(driven(&disk).0).open());
-    locked(Log::builder(DIR).options(driven(&disk).0).open(), Path::new(DIR));
+    locked(Log::builder(DIR).options(driven(&disk).0).open().map_err(Into::into), Path::new(DIR));
     log.close().unwrap();
 }
 
@@ -83,7 +83,7 @@ fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
     let dir = dir.path().join("log");
     let (mut child, reported) = child(&dir);
     assert!(reported.lines().any(|line| line.unwrap().ends_with("open")));
-    locked(Log::open(&dir), &dir);
+    locked(Log::open(&dir).map_err(Into::into), &dir);
     let reader = ReadOnlyLog::open(&dir).unwrap();
     assert_eq!(reader.durable().0, 10);
     child.kill().unwrap();

@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Backup, Component, Engine, Error, Log, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{
+    Backup, BackupError, Component, Engine, Error, Log, ReadOnlyLog, ReadOptions, Seq, Start,
+};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{
@@ -28,11 +30,15 @@ fn open(disk: &SimDisk, dir: &str) -> Log {
 }
 
 fn reader(disk: &SimDisk, dir: &str) -> Result<ReadOnlyLog, Error> {
-    ReadOnlyLog::builder(dir).disk(Arc::new(disk.clone())).engine(Engine::manual()).open()
+    ReadOnlyLog::builder(dir)
+        .disk(Arc::new(disk.clone()))
+        .engine(Engine::manual())
+        .open()
+        .map_err(Into::into)
 }
 
 fn back_up(disk: &SimDisk) -> Result<Backup, Error> {
-    reader(disk, DIR)?.storage().backup(COPY)
+    reader(disk, DIR)?.storage().backup(COPY).map_err(Into::into)
 }
 
 /// The records that a reader gets of the log in a directory, and of the same log once it was opened
@@ -134,7 +140,7 @@ fn a_snapshot_that_cannot_be_copied_leaves_the_earlier_backup() {
             false => disk.set_capacity(Some(disk.used() + (1 << 20))),
         }
         let refused = log.storage().backup(COPY).unwrap_err();
-        assert!(refused.is_no_space() || matches!(refused, Error::Corrupted(_)), "{refused}");
+        assert!(refused.is_no_space() || matches!(refused, BackupError::Corrupted(_)), "{refused}");
         assert_eq!(disk.files(Path::new(COPY)).unwrap(), files);
         assert_eq!(read(&disk, COPY), payloads(1..=60));
         assert_eq!(snapshots(&disk, COPY), earlier);
@@ -279,7 +285,7 @@ fn a_power_cut_leaves_the_backup_before_or_none() {
 
 fn open_copy(disk: &SimDisk) -> Result<Log, Error> {
     let fork = disk.fork(1);
-    Log::builder(COPY).options(driven(&fork).0).must_exist(true).open()
+    Log::builder(COPY).options(driven(&fork).0).must_exist(true).open().map_err(Into::into)
 }
 
 fn write_snapshot(log: &Log, at: u64, content: &[u8]) {
@@ -342,7 +348,7 @@ fn what_is_no_backup_of_this_log_is_refused() {
     // The copy was opened for writing, and has a record that the log does not have.
     let copy = open(&disk, COPY);
     copy.append("its own").unwrap().blocking_wait().unwrap();
-    assert!(matches!(log.storage().backup(COPY), Err(Error::Locked { .. })));
+    assert!(matches!(log.storage().backup(COPY), Err(BackupError::Locked { .. })));
     copy.close().unwrap();
     refused(&disk, "opened for writing");
     log.close().unwrap();
@@ -366,7 +372,10 @@ fn what_is_no_backup_of_this_log_is_refused() {
     let mut options = driven(&disk).0;
     options.component = Some(Component(*b"ANOTHER1"));
     let component = Log::builder("/component").options(options).open().unwrap();
-    assert!(matches!(component.storage().backup("/its copy"), Err(Error::WrongComponent { .. })));
+    assert!(matches!(
+        component.storage().backup("/its copy"),
+        Err(BackupError::WrongComponent { .. })
+    ));
 }
 
 /// A copy of the log went on by itself: also with more records and sessions, it does not replace
@@ -392,7 +401,7 @@ fn a_log_that_went_its_own_way_is_refused() {
             restored.storage().backup(COPY).unwrap_err(),
             reader(&disk, "/restored").unwrap().storage().backup(COPY).unwrap_err(),
         ] {
-            assert!(matches!(error, Error::NotThisBackup { .. }), "{error}");
+            assert!(matches!(error, BackupError::NotThisBackup { .. }), "{error}");
             assert!(error.to_string().contains(what), "{error}");
         }
         assert_eq!(disk.contents(&Path::new(COPY).join("manifest")).unwrap(), before);
@@ -470,7 +479,7 @@ fn corruption_is_reported_and_not_copied() {
     append(&log, 3);
     let last = log.storage().metadata().segments as u64;
     flip(DIR, last, 4_300 * 8);
-    assert!(matches!(log.storage().backup(COPY), Err(Error::Corrupted(_))));
+    assert!(matches!(log.storage().backup(COPY), Err(BackupError::Corrupted(_))));
     assert_eq!(read(&disk, COPY), payloads(1..=200));
     flip(DIR, last, 4_300 * 8);
     log.close().unwrap();
@@ -596,7 +605,7 @@ fn a_ring_that_turns_while_it_is_copied_is_not_corrupt() {
                     }
                     assert_eq!(last, backup.durable.0);
                 }
-                Err(Error::Trimmed(_)) => {}
+                Err(BackupError::Trimmed(_)) => {}
                 Err(error) => {
                     is_over.store(true, SeqCst);
                     panic!("{error}");

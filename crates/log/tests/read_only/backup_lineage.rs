@@ -10,7 +10,7 @@ use std::sync::Arc;
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{
-    Append, Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair,
+    Append, BackupError, Engine, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair,
 };
 
 use crate::fixture::{DIR, ReadRecord, append, driven, payloads, seen};
@@ -53,7 +53,7 @@ fn refused(disk: &SimDisk, log: &Log, dir: &str, what: &str) {
         log.storage().backup(COPY).unwrap_err(),
         reader(disk, dir).storage().backup(COPY).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::NotThisBackup { .. }), "{error}");
+        assert!(matches!(error, BackupError::NotThisBackup { .. }), "{error}");
         assert!(error.to_string().contains(what), "{error}");
     }
     assert_eq!(disk.contents(&Path::new(COPY).join("manifest")).unwrap(), manifest);
@@ -392,7 +392,7 @@ fn an_interrupted_backup_is_never_corrupt() {
             match theirs {
                 Ok(_) => assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}"),
                 Err(error) => {
-                    assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
+                    assert!(matches!(error, BackupError::NotThisBackup { .. }), "at {at}: {error}");
                     reader(&disk, RESTORED).storage().backup(COPY).unwrap();
                     assert_eq!(records(&disk, COPY), records(&disk, RESTORED), "at {at}");
                 }
@@ -517,7 +517,7 @@ fn an_older_copy_does_not_replace_what_an_interrupted_backup_left() {
         let replaced = reader(&disk, RESTORED).storage().backup(COPY);
         if left.len() > 140 {
             let error = replaced.unwrap_err();
-            assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
+            assert!(matches!(error, BackupError::NotThisBackup { .. }), "at {at}: {error}");
             assert_eq!(records(&disk, COPY), left, "at {at}");
             tried += 1;
         } else {

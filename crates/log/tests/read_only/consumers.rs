@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Consumers, Engine, Error, Log, ReadOnlyLog, Seq};
+use esker_log::{ConsumerError, Consumers, Engine, Log, ReadOnlyLog, Seq};
 
 use crate::fixture::{DIR, LONG, append, driven};
 
@@ -50,10 +50,13 @@ fn offsets_are_set_compared_listed_and_removed_from_any_handle() {
     theirs.compare_and_set("a", Some(Seq(7)), Seq(8)).unwrap();
     for expected in [None, Some(Seq(7))] {
         let refused = ours.compare_and_set("a", expected, Seq(9)).unwrap_err();
-        assert!(matches!(refused, Error::OffsetChanged { found: Some(Seq(8)), .. }), "{refused}");
+        assert!(
+            matches!(refused, ConsumerError::OffsetChanged { found: Some(Seq(8)), .. }),
+            "{refused}"
+        );
     }
     let refused = ours.compare_and_set("c", Some(Seq(1)), Seq(9)).unwrap_err();
-    assert!(matches!(refused, Error::OffsetChanged { found: None, .. }), "{refused}");
+    assert!(matches!(refused, ConsumerError::OffsetChanged { found: None, .. }), "{refused}");
     assert_eq!(listed(&theirs), pairs(&[("a", 8), ("b", 1)]));
     assert_eq!(ours.remove("a").unwrap(), Some(Seq(8)));
     log.close().unwrap();
@@ -67,14 +70,14 @@ fn names_have_limits() {
     let consumers = open(&disk, DIR).consumers();
     for name in [String::new(), "n".repeat(256)] {
         let refused = consumers.set(&name, Seq(1)).unwrap_err();
-        assert!(matches!(refused, Error::InvalidConsumer { limit: 255, .. }), "{refused}");
+        assert!(matches!(refused, ConsumerError::InvalidConsumer { limit: 255, .. }), "{refused}");
         assert_eq!(consumers.get(&name).unwrap(), None);
     }
     for n in 0..1024u64 {
         consumers.set(&format!("{n:0>255}"), Seq(n)).unwrap();
     }
     let refused = consumers.set("one more", Seq(1)).unwrap_err();
-    assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+    assert!(matches!(refused, ConsumerError::TooManyConsumers { limit: 1024 }), "{refused}");
     consumers.set(&format!("{:0>255}", 1), Seq(5)).unwrap();
     consumers.remove(&format!("{:0>255}", 0)).unwrap();
     consumers.set("one more", Seq(1)).unwrap();
@@ -179,12 +182,12 @@ fn set_all_sets_all_offsets_or_none() {
     for bad in [String::new(), "n".repeat(256)] {
         let all = many(500).chain([(bad, Seq(1))]).chain([("z".into(), Seq(1))]);
         let refused = consumers.set_all(all).unwrap_err();
-        assert!(matches!(refused, Error::InvalidConsumer { limit: 255, .. }), "{refused}");
+        assert!(matches!(refused, ConsumerError::InvalidConsumer { limit: 255, .. }), "{refused}");
     }
     for all in [1023, 1025, 5000] {
         let mut taken = 0;
         let refused = consumers.set_all(many(all).inspect(|_| taken += 1)).unwrap_err();
-        assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+        assert!(matches!(refused, ConsumerError::TooManyConsumers { limit: 1024 }), "{refused}");
         // Memory is bounded, whatever an iterator returns.
         assert!(taken <= 1025, "{taken}");
     }
@@ -196,7 +199,7 @@ fn set_all_sets_all_offsets_or_none() {
     assert_eq!(consumers.list().unwrap().len(), 1024);
     // All names are taken. Those that are there can be set, and no other.
     let refused = consumers.set_all([("a", Seq(9)), ("new", Seq(9))]).unwrap_err();
-    assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+    assert!(matches!(refused, ConsumerError::TooManyConsumers { limit: 1024 }), "{refused}");
     consumers
         .set_all(consumers.list().unwrap().into_iter().map(|(name, _)| (name, Seq(7))))
         .unwrap();
@@ -305,7 +308,7 @@ fn no_update_is_lost_between_threads_and_handles() {
                             let next = Seq(found.unwrap_or_default().0 + 1);
                             match consumers.compare_and_set("shared", found, next) {
                                 Ok(()) => break,
-                                Err(Error::OffsetChanged { .. }) => {}
+                                Err(ConsumerError::OffsetChanged { .. }) => {}
                                 Err(error) => panic!("{error}"),
                             }
                         }
@@ -381,10 +384,13 @@ fn a_refused_change_leaves_those_that_share_its_replacement() {
         gate.open();
         assert!(waits, "the first change does not wait");
         let refused = refused.join().unwrap();
-        assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+        assert!(matches!(refused, ConsumerError::TooManyConsumers { limit: 1024 }), "{refused}");
         made.join().unwrap().unwrap();
         let refused = other.join().unwrap().unwrap_err();
-        assert!(matches!(refused, Error::OffsetChanged { found: Some(Seq(2)), .. }), "{refused}");
+        assert!(
+            matches!(refused, ConsumerError::OffsetChanged { found: Some(Seq(2)), .. }),
+            "{refused}"
+        );
     });
     let found = listed(&consumers);
     assert!(found.len() == 1021 && found.iter().all(|(name, _)| !name.starts_with('x')));
@@ -423,13 +429,13 @@ fn another_file_in_its_place_is_an_error() {
     let ours = disk.contents(&path).unwrap();
     disk.put(&path, &disk.contents(Path::new("/other/consumers/offsets")).unwrap()).unwrap();
     let found = log.consumers().set("a", Seq(3)).unwrap_err();
-    assert!(matches!(&found, Error::ForeignFile { file } if *file == path), "{found}");
+    assert!(matches!(&found, ConsumerError::ForeignFile { file } if *file == path), "{found}");
     disk.put(&path, &ours).unwrap();
     assert_eq!(log.consumers().get("a").unwrap(), Some(Seq(1)));
     disk.flip_bit(&path, 8 * 60).unwrap();
     for found in [log.consumers().list().map(drop), log.consumers().set("a", Seq(3)).map(drop)] {
         let found = found.unwrap_err();
-        assert!(matches!(&found, Error::Corrupted(at) if at.file == path), "{found}");
+        assert!(matches!(&found, ConsumerError::Corrupted(at) if at.file == path), "{found}");
     }
     assert_eq!(disk.contents(&path).unwrap().len(), ours.len());
 }

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, Options, ReadOnlyLog, Seq, Start, Trimmed};
+use esker_log::{Engine, Log, LogStream, Options, ReadError, ReadOnlyLog, Seq, Start, Trimmed};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -283,7 +283,7 @@ fn dropped_segments_are_released() {
     }
     let end = paused.blocking_next().err();
     assert!(
-        matches!(end, Some(Error::Trimmed(Trimmed { oldest })) if oldest == log.oldest()),
+        matches!(end, Some(ReadError::Trimmed(Trimmed { oldest })) if oldest == log.oldest()),
         "{end:?}"
     );
     disk.clear_faults();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::{CheckpointBuffer, RecordPlace};
-use esker_log::{Error, Log, ReadOnlyLog, Seq, Ticket, Trimmed};
+use esker_log::{Log, LogError, ReadError, ReadOnlyLog, Seq, Ticket, Trimmed};
 
 use crate::fixture::{DIR, small};
 
@@ -36,7 +36,7 @@ fn a_reader_returns_the_record_at_a_place() {
     let reader = reader(&disk);
     let places: Vec<_> = (1..=3).map(|byte| append(&log, byte)).collect();
     let first = reader.component().read_placed(places[0]);
-    assert!(matches!(first, Err(Error::NotFound { .. })), "not durable as of the last poll");
+    assert!(matches!(first, Err(ReadError::NotFound { .. })), "not durable as of the last poll");
     reader.refresh().unwrap();
     for (n, place) in places.iter().enumerate() {
         assert_eq!(&*reader.component().read_placed(*place).unwrap(), &[n as u8 + 1; LEN]);
@@ -45,7 +45,10 @@ fn a_reader_returns_the_record_at_a_place() {
     let moved = RecordPlace { position: places[1].position, ..places[2] };
     assert_eq!(&*reader.component().read_placed(moved).unwrap(), &[3; LEN]);
     let wrong = RecordPlace { len: 8, ..places[1] };
-    assert!(matches!(reader.component().read_placed(wrong), Err(Error::NotFound { seq: Seq(2) })));
+    assert!(matches!(
+        reader.component().read_placed(wrong),
+        Err(ReadError::NotFound { seq: Seq(2) })
+    ));
 
     // The writer drops segments, and uses them again.
     log.retention().truncate_before(3).unwrap();
@@ -59,7 +62,7 @@ fn a_reader_returns_the_record_at_a_place() {
         Ok(payload) => assert_eq!(&*payload, &[1; LEN]),
         dropped => {
             assert!(
-                matches!(dropped, Err(Error::Trimmed(Trimmed { oldest: Seq(3) }))),
+                matches!(dropped, Err(ReadError::Trimmed(Trimmed { oldest: Seq(3) }))),
                 "{dropped:?}"
             );
         }
@@ -68,7 +71,10 @@ fn a_reader_returns_the_record_at_a_place() {
     assert_eq!(&*reader.component().read_placed(more[2]).unwrap(), &[6; LEN]);
     log.close().unwrap();
     reader.close();
-    assert!(matches!(reader.component().read_placed(more[2]), Err(Error::Closed)));
+    assert!(matches!(
+        reader.component().read_placed(more[2]),
+        Err(ReadError::Log(LogError::Closed))
+    ));
 }
 
 #[test]

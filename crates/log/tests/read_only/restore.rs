@@ -24,11 +24,15 @@ fn open(disk: &SimDisk, dir: &str) -> Log {
 }
 
 fn reader(disk: &SimDisk, dir: &str) -> Result<ReadOnlyLog> {
-    ReadOnlyLog::builder(dir).disk(Arc::new(disk.clone())).engine(Engine::manual()).open()
+    ReadOnlyLog::builder(dir)
+        .disk(Arc::new(disk.clone()))
+        .engine(Engine::manual())
+        .open()
+        .map_err(Into::into)
 }
 
 fn restore(disk: &SimDisk) -> Result<Backup> {
-    reader(disk, BACKUP)?.storage().restore(RESTORED)
+    reader(disk, BACKUP)?.storage().restore(RESTORED).map_err(Into::into)
 }
 
 #[derive(PartialEq)]
@@ -196,7 +200,8 @@ fn an_unfinished_backup_with_more_records_is_not_replaced() {
     for at in 0.. {
         let disk = disk.fork(at);
         disk.kill_at(CutPoint::Before(disk.operations() + at));
-        let later = reader(&disk.process(), DIR).and_then(|log| log.storage().backup(RESTORED));
+        let later = reader(&disk.process(), DIR)
+            .and_then(|log| log.storage().backup(RESTORED).map_err(Into::into));
         disk.cancel_cut();
         disk.power_on();
         let before = files(&disk);

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Batch, Engine, Error, Log, LogStream, ReadOnlyLog, Result, Start};
+use esker_log::{
+    Batch, Engine, Log, LogError, LogStream, OpenError, ReadError, ReadOnlyLog, Result, Start,
+};
 use futures_util::{Stream, StreamExt};
 
 use crate::fixture::{
@@ -24,11 +26,11 @@ fn both(disk: &SimDisk) -> (Log, ReadOnlyLog) {
     (log, ReadOnlyLog::builder(DIR).options(small(disk)).open().unwrap())
 }
 
-fn waiting(stream: &mut LogStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch, ReadError> {
     block_on(stream.next()).unwrap()
 }
 
-fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch, ReadError>>> {
     std::pin::Pin::new(stream).poll_next(&mut Context::from_waker(waker))
 }
 
@@ -73,7 +75,7 @@ fn a_wait_has_an_end() {
     let mut stream = reader.stream(Start::Tip).unwrap();
     for seq in 1..=3 {
         let end = stream.blocking_next_timeout(SHORT).err();
-        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+        assert!(matches!(end, Some(ReadError::Timeout)), "{end:?}");
         append(&log, 1);
         assert_eq!(follows(&stream.blocking_next_timeout(fixture::LONG).unwrap(), seq - 1), seq);
     }
@@ -101,7 +103,7 @@ fn one_engine_thread_serves_waiting_readers() {
         last = follows(&stream.blocking_next_timeout(fixture::LONG).unwrap(), last);
         assert_eq!(last, log.durable().0);
         let end = stream.blocking_next_timeout(SHORT).err();
-        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+        assert!(matches!(end, Some(ReadError::Timeout)), "{end:?}");
     }
     log.close().unwrap();
 }
@@ -132,18 +134,21 @@ fn closing_the_reader_ends_every_wait() {
     reader.clone().close();
     for thread in threads {
         let end = in_time("a wait", move || thread.join().unwrap());
-        assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+        assert!(matches!(end, Err(ReadError::Log(LogError::Closed))), "{end:?}");
     }
     for end in [
         caught_up.try_next().map(drop),
         caught_up.blocking_next().map(drop),
-        reader.refresh(),
+        reader.refresh().map_err(|error| match error {
+            OpenError::Log(error) => error.into(),
+            error => panic!("{error:?}"),
+        }),
         reader.stream(Start::Tip).map(drop),
     ] {
-        assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+        assert!(matches!(end, Err(ReadError::Log(LogError::Closed))), "{end:?}");
     }
     let end = block_on(caught_up.next());
-    assert!(matches!(end, Some(Err(Error::Closed))), "{end:?}");
+    assert!(matches!(end, Some(Err(ReadError::Log(LogError::Closed)))), "{end:?}");
     assert!(block_on(caught_up.next()).is_none());
     log.close().unwrap();
 }
@@ -226,7 +231,7 @@ fn corruption_is_reported_to_every_task_that_polls() {
         }
     });
     assert_eq!(last, 5, "a lonely record takes a block");
-    assert!(matches!(error, Some(Err(Error::Corrupted(_)))), "{error:?}");
+    assert!(matches!(error, Some(Err(ReadError::Corrupted(_)))), "{error:?}");
     log.close().unwrap();
 }
 
@@ -238,7 +243,7 @@ fn nothing_polls_while_no_reader_waits() {
     append(&log, 1);
     follows(&waiting(&mut stream).unwrap(), 0);
     let end = stream.blocking_next_timeout(SHORT).err();
-    assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+    assert!(matches!(end, Some(ReadError::Timeout)), "{end:?}");
     // The stream is there, and does not wait any more.
     let mut before = 0;
     until("the reads come to an end", || {
@@ -301,7 +306,7 @@ fn a_task_waits_for_a_number() {
         reader.close();
         waiting.join().unwrap()
     });
-    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    assert!(matches!(ended, Err(OpenError::Log(LogError::Closed))), "{ended:?}");
     log.close().unwrap();
 }
 
@@ -313,7 +318,7 @@ fn a_wait_for_a_number_ends_with_the_error_of_a_poll() {
     append(&log, 1);
     disk.inject(Fault::on(Op::Read, Effect::Io));
     let ended = block_on(reader.wait_durable(2));
-    assert!(matches!(ended, Err(Error::Io(_))), "{ended:?}");
+    assert!(matches!(ended, Err(OpenError::Log(LogError::Io(_)))), "{ended:?}");
     disk.clear_faults();
     append(&log, 1);
     block_on(reader.wait_durable(2)).unwrap();

@@ -9,7 +9,10 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket, Trimmed};
+use esker_log::{
+    Append, AppendError, Engine, Log, LogError, LogStream, ReadError, ReadOnlyLog, RetentionError,
+    Seq, Start, Trimmed,
+};
 
 use crate::fixture::{
     self, DIR, LONG, ReadRecord, all, append, block_on, driven, log, payload, payloads, poll_once,
@@ -82,7 +85,10 @@ fn reader_sees_durable_records_only() {
         kept.blocking_wait().unwrap();
     }
     let unseen = log.durable().0;
-    assert!(matches!(reader.read(unseen), Err(Error::NotFound { .. })), "before it looks again");
+    assert!(
+        matches!(reader.read(unseen), Err(ReadError::NotFound { .. })),
+        "before it looks again"
+    );
     reader.refresh().unwrap();
     assert_eq!(reader.read(unseen).unwrap().payload(), payload(unseen));
     assert!(log.storage().metadata().segments > 4);
@@ -140,11 +146,14 @@ fn a_watermark_that_cannot_be_stored_fails_the_commit() {
     let (log, disk, engine) = log();
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::Io).path("mark"));
-    let error = log.append(payload(4)).and_then(Ticket::blocking_wait).unwrap_err();
+    let error = log.append(payload(4)).and_then(|ticket| Ok(ticket.blocking_wait()?)).unwrap_err();
     assert!(fixture::is_eio(&error), "{error:?}");
     assert_eq!(log.durable(), Seq(3));
-    assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.retention().truncate_before(4), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append(b"x"), Err(AppendError::Log(LogError::Poisoned(_)))));
+    assert!(matches!(
+        log.retention().truncate_before(4),
+        Err(RetentionError::Log(LogError::Poisoned(_)))
+    ));
     assert!(log.close().is_err());
     engine.stop();
     disk.clear_faults();
@@ -207,7 +216,7 @@ fn reader_below_the_trim_point_gets_trimmed() {
     reader.refresh().unwrap();
     let reported = std::iter::from_fn(|| stream.try_next().transpose()).find_map(Result::err);
     match reported {
-        Some(Error::Trimmed(Trimmed { oldest })) => assert_eq!(oldest, log.oldest()),
+        Some(ReadError::Trimmed(Trimmed { oldest })) => assert_eq!(oldest, log.oldest()),
         other => panic!("not trimmed: {other:?}"),
     }
     let fresh = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use esker_log::{Error, ReadOnlyLog, ReadOptions};
+use esker_log::{ConsumerError, Error, ReadOnlyLog, ReadOptions};
 
 use crate::framing::Framing;
 use crate::writer_process;
@@ -114,7 +114,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     }
     let no_signals = |e| Failure::from_io("wait for signals", &e);
     let stop = arguments.follow.then(Stop::on_signals).transpose().map_err(no_signals)?;
-    let reader = ReadOnlyLog::open(dir).map_err(log_failure)?;
+    let reader = ReadOnlyLog::open(dir).map_err(|error| log_failure(error.into()))?;
     let range = match (consumer, last, since) {
         (Some(name), _, _) => after_consumer(&reader, name, dir)?,
         (_, Some(last), _) => Range::last(&reader, *last).map_err(log_failure)?,
@@ -122,7 +122,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
         (None, None, None) => Range::from(*from),
     };
     let range = range.to(*to).limit(*limit);
-    let stream = reader.stream(range.start()).map_err(log_failure)?;
+    let stream = reader.stream(range.start()).map_err(|error| log_failure(error.into()))?;
     let out = output::buffered()?;
     let mut printer = Printer::new(stream, out, arguments.framing(), range);
 
@@ -140,7 +140,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
 
 /// The records after the offset of a consumer.
 fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range> {
-    let log_failure = |error: Error| Failure::from_log(&error, dir);
+    let log_failure = |error: ConsumerError| Failure::from_log(&error.into(), dir);
     let shown = output::escaped(name);
     let Some(offset) = reader.consumers().get(name).map_err(log_failure)? else {
         complain(&format!("note: {shown} has no offset yet; this begins with the oldest record"));
@@ -167,7 +167,7 @@ fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range
 fn print_valid(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, limit, .. } = arguments;
     let salvage = esker_log::salvage_log(dir, ReadOptions::default());
-    let salvage = salvage.map_err(|error| Failure::from_log(&error, dir))?;
+    let salvage = salvage.map_err(|error| Failure::from_log(&error.into(), dir))?;
     let range = Range::from(*from).to(*to).limit(*limit);
     let manifest = salvage.manifest_corruption().cloned();
     if let Some(found) = &manifest {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::SystemTime;
 
-use esker_log::{Batch, Error, LogStream, Record, Seq};
+use esker_log::{Batch, Error, LogError, LogStream, ReadError, Record, Seq};
 
 use crate::framing::Framing;
 use crate::log_cmd::range::{Range, Take};
@@ -56,8 +56,8 @@ impl Printer {
             match self.stream.try_next() {
                 Ok(Some(batch)) => self.print_batch(&batch)?,
                 Ok(None) => break,
-                Err(gap @ Error::Quarantined(_)) => self.skip(&gap)?,
-                Err(error) => return Err(End::Log(error)),
+                Err(gap @ ReadError::Quarantined(_)) => self.skip(&gap.into())?,
+                Err(error) => return Err(End::Log(error.into())),
             }
         }
         self.flush().map_err(End::Output)
@@ -77,9 +77,9 @@ impl Printer {
             }
             match self.stream.blocking_next() {
                 Ok(batch) => self.print_batch(&batch)?,
-                Err(gap @ Error::Quarantined(_)) => self.skip(&gap)?,
-                Err(Error::Closed) => return Ok(()),
-                Err(error) => return Err(End::Log(error)),
+                Err(gap @ ReadError::Quarantined(_)) => self.skip(&gap.into())?,
+                Err(ReadError::Log(LogError::Closed)) => return Ok(()),
+                Err(error) => return Err(End::Log(error.into())),
             }
         }
     }

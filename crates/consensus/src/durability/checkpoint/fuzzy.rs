@@ -243,7 +243,8 @@ impl TestLog {
                 self.copies.push((slot, word.seq(), ticket.seq().0));
             }
             Step::NameCopies => {
-                inner.log.barrier()?.blocking_wait()?;
+                let barrier = inner.log.barrier().and_then(esker_log::Ticket::blocking_wait);
+                barrier.map_err(StorageError::from_log)?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
                     let _slot_lock = inner.locks.lock_slot(slot);
@@ -327,7 +328,7 @@ fn live(disk: &SimDisk, steps: &[Step], end: &ProgramEnd, value: u64) -> Result<
             if matches!(end, ProgramEnd::Killed | ProgramEnd::Closed) {
                 let flushed =
                     life.log.inner.log.barrier().and_then(esker_log::Ticket::blocking_wait);
-                flushed.map_err(|error| reported(error.into()))?;
+                flushed.map_err(|error| reported(StorageError::from_log(error)))?;
                 must = Some(life.seen());
             }
             match end {

@@ -82,7 +82,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
         disk.power_on();
         let before = everything(&disk);
         let opened = Log::builder(DIR).options(plain(&disk)).open();
-        assert!(matches!(opened, Err(esker_log::Error::WrongComponent { .. })), "{opened:?}");
+        assert!(matches!(opened, Err(esker_log::OpenError::WrongComponent { .. })), "{opened:?}");
         assert_eq!(everything(&disk), before);
         assert_eq!(
             inspect_on(Arc::new(disk.process()), DIR).unwrap().totals.uncommitted,

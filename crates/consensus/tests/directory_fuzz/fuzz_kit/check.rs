@@ -168,8 +168,12 @@ fn by_repair(
     let is_sound = verify(DIR, &below).is_ok_and(|report| report.corruption.is_empty());
     let done = match repair(DIR, &below) {
         Ok(done) => done,
-        Err(esker_log::Error::Corrupted(damage)) => return Err(format!("it refuses: {damage}")),
-        Err(error) if is_refusal(&StorageError::Log(error.clone()).into()) => return Ok(false),
+        Err(esker_log::RepairError::Corrupted(damage)) => {
+            return Err(format!("it refuses: {damage}"));
+        }
+        Err(error) if is_refusal(&StorageError::Log(error.clone().into()).into()) => {
+            return Ok(false);
+        }
         Err(error) => return Err(format!("an undue refusal: {error:?}")),
     };
     let is_changed =

@@ -49,8 +49,10 @@ use requests::Requests;
 use units::{IndexInterval, UnitQueue};
 pub(crate) use units::{Unit, Units};
 
-use crate::base::error::{Error, Terminal};
+use crate::base::error::Terminal;
 use crate::base::log_end::{LogEnd, Mark};
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::AppendError;
 use crate::base::options::{Options, Policy};
 use crate::base::position::Position;
 use crate::commit::commit_delay::CommitDelay;
@@ -108,12 +110,18 @@ pub(crate) enum Refusal {
     /// There is no preallocated space. The caller may preallocate some.
     NeedsSpace(Need),
     /// The record cannot be accepted now or later.
-    Error(Error),
+    Error(AppendError),
 }
 
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
+impl From<AppendError> for Refusal {
+    fn from(error: AppendError) -> Self {
         Self::Error(error)
+    }
+}
+
+impl From<LogError> for Refusal {
+    fn from(error: LogError) -> Self {
+        Self::Error(error.into())
     }
 }
 
@@ -337,7 +345,7 @@ impl Core {
         self.failure().is_some()
     }
 
-    fn refuse_if_terminal(&self) -> Result<(), Error> {
+    fn refuse_if_terminal(&self) -> Result<(), LogError> {
         self.terminal.as_ref().map_or(Ok(()), |terminal| Err(terminal.refusal()))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::schedule::Event;
 use super::segment_space::Fit;
 use super::{Core, Frontier, Need, Numbering, Placement, PreallocatedSegment, Refusal};
-use crate::base::error::Error;
+use crate::base::operation_errors::AppendError;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
 use crate::base::purpose::Purpose;
@@ -61,7 +61,7 @@ impl Core {
         self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK_BYTES);
         if stored > limit {
-            return Err(Error::BatchTooLarge { size: stored, limit }.into());
+            return Err(AppendError::BatchTooLarge { size: stored, limit }.into());
         }
         self.check_window()?;
         self.make_room(stored as u32, false)?;
@@ -74,9 +74,9 @@ impl Core {
     pub(crate) fn check_batch(
         &self,
         records: impl Iterator<Item = (Numbering, usize)>,
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, AppendError> {
         if let Some(terminal) = &self.terminal {
-            return Err(terminal.refusal());
+            return Err(terminal.refusal().into());
         }
         let mut last = self.marks.last_seq();
         let mut stored = 0u64;
@@ -88,10 +88,10 @@ impl Core {
         Ok(stored)
     }
 
-    fn check_size(&self, size: usize) -> Result<(), Error> {
+    fn check_size(&self, size: usize) -> Result<(), AppendError> {
         if size > self.limits.record as usize {
             let limit = u64::from(self.limits.record);
-            return Err(Error::TooLarge { size: size as u64, limit });
+            return Err(AppendError::TooLarge { size: size as u64, limit });
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Core {
     /// The number of a record after the record `last`, and the number that it names as the one
     /// before it. If two callers give the same `prev`, the loser gets a conflict while the winner
     /// is not durable. After that, the loser is out of order.
-    fn number_after(&self, last: u64, numbering: Numbering) -> Result<(u64, u64), Error> {
+    fn number_after(&self, last: u64, numbering: Numbering) -> Result<(u64, u64), AppendError> {
         let (seq, prev) = match numbering {
             Numbering::Next if last < Seq::MAX.0 => return Ok((last + 1, last)),
             Numbering::Next => (u64::MAX, last),
@@ -119,9 +119,9 @@ impl Core {
             && prev >= self.marks.durable().seq
             && last == self.marks.last_seq()
         {
-            return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
+            return Err(AppendError::Conflict { prev: Seq(prev), last: Seq(last) });
         }
-        Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
+        Err(AppendError::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
     }
 
     /// Whether the policy allows one more append that is not durable.

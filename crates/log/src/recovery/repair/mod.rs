@@ -19,6 +19,9 @@ use std::path::Path;
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result, with_causes};
+#[cfg(doc)]
+use crate::base::log_error::LogError;
+use crate::base::operation_errors::RepairError;
 use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
 use crate::recovery::outcome::ReadProgress;
@@ -38,10 +41,10 @@ pub use verify::{VerifyReport, verify, verify_with};
 /// repaired, [`verify`] finds nothing, and it opens: all three read a log by the same scan.
 ///
 /// # Errors
-/// [`Error::Locked`] while another handle or process has the log open for writing,
-/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
-/// [`Error::Corrupted`] if corruption is left after several attempts: what was quarantined until
-/// then stays under `quarantine/`, and the log does not open.
+/// [`RepairError::Locked`] while another handle or process has the log open for writing,
+/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`],
+/// [`LogError::Io`]. [`RepairError::Corrupted`] if corruption is left after several attempts: what
+/// was quarantined until then stays under `quarantine/`, and the log does not open.
 ///
 /// # Examples
 /// ```
@@ -53,7 +56,10 @@ pub use verify::{VerifyReport, verify, verify_with};
 /// assert!(repaired.quarantined.is_empty(), "nothing was corrupt");
 /// # Ok::<(), esker_log::Error>(())
 /// ```
-pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Repaired> {
+pub fn repair(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+) -> Result<Repaired, RepairError> {
     repair_with(dir, options, |_| {})
 }
 
@@ -66,9 +72,16 @@ pub fn repair_with(
     dir: impl AsRef<Path>,
     options: impl Into<ReadOptions>,
     mut progress: impl FnMut(ReadProgress),
+) -> Result<Repaired, RepairError> {
+    repair_dir(dir.as_ref(), &options.into(), &mut progress).map_err(RepairError::narrow)
+}
+
+fn repair_dir(
+    dir: &Path,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Repaired> {
-    let (options, progress) = (&options.into(), &mut progress);
-    let dir = &*directory::open(dir.as_ref(), &*options.disk)?;
+    let dir = &*directory::open(dir, &*options.disk)?;
     if !paths::is_a_log(&dir.list()?) {
         return Err(directory::not_a_log(dir.path(), "it has no segments"));
     }
@@ -136,8 +149,8 @@ fn is_sound_backup(
     }
     match verify_with(dir.path(), options.clone(), progress) {
         Ok(report) => Ok(report.corruption.is_empty()),
-        Err(Error::Corrupted(_)) => Ok(false),
-        Err(error) => Err(error),
+        Err(RepairError::Corrupted(_)) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

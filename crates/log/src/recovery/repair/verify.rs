@@ -20,11 +20,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::Dir;
+use esker_disk::{Dir, Disk};
 
 use super::rebuild::scan_all;
 use super::rebuild_manifest::manifest_or_rebuilt;
 use crate::base::error::{Corruption, Error, Result};
+use crate::base::operation_errors::RepairError;
 use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
@@ -69,15 +70,15 @@ pub struct VerifyReport {
 /// With a concurrent writer, commits made meanwhile are not checked.
 ///
 /// # Errors
-/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
-/// Corruption is part of the report, also that of the manifest. It is [`Error::Corrupted`] only
-/// where the other files do not name the log.
+/// [`RepairError::NotALog`], [`RepairError::UnsupportedVersion`], [`RepairError::ForeignFile`],
+/// [`LogError::Io`]. Corruption is part of the report, also that of the manifest. It is
+/// [`RepairError::Corrupted`] only where the other files do not name the log.
 ///
-/// [`Error::NotALog`]: crate::Error::NotALog
-/// [`Error::UnsupportedVersion`]: crate::Error::UnsupportedVersion
-/// [`Error::ForeignFile`]: crate::Error::ForeignFile
-/// [`Error::Io`]: crate::Error::Io
-/// [`Error::Corrupted`]: crate::Error::Corrupted
+/// [`RepairError::NotALog`]: crate::RepairError::NotALog
+/// [`RepairError::UnsupportedVersion`]: crate::RepairError::UnsupportedVersion
+/// [`RepairError::ForeignFile`]: crate::RepairError::ForeignFile
+/// [`LogError::Io`]: crate::LogError::Io
+/// [`RepairError::Corrupted`]: crate::RepairError::Corrupted
 ///
 /// # Examples
 /// ```
@@ -89,7 +90,10 @@ pub struct VerifyReport {
 /// assert!(report.corruption.is_empty());
 /// # Ok::<(), esker_log::Error>(())
 /// ```
-pub fn verify(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<VerifyReport> {
+pub fn verify(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+) -> Result<VerifyReport, RepairError> {
     verify_with(dir, options, |_| {})
 }
 
@@ -102,8 +106,17 @@ pub fn verify_with(
     dir: impl AsRef<Path>,
     options: impl Into<ReadOptions>,
     mut progress: impl FnMut(ReadProgress),
+) -> Result<VerifyReport, RepairError> {
+    let disk = options.into().disk;
+    verify_dir(dir.as_ref(), &*disk, &mut progress).map_err(RepairError::narrow)
+}
+
+fn verify_dir(
+    dir: &Path,
+    disk: &dyn Disk,
+    mut progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<VerifyReport> {
-    let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
+    let dir = &*directory::open(dir, disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
     for n in 0..PASSES_MAX {
         if n > 0 {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Error, Log, Seq, Sink, WriteError};
+use esker_log::{Append, AppendError, Error, Log, Seq, Sink, WriteError};
 
 use crate::fixture::{
     self, DIR, LONG, Opens, all, block_on, in_time, payload, payloads, poll_once, small, until,
@@ -33,7 +33,7 @@ pub fn fill(log: &Log) -> u64 {
         let next = log.accepted().0 + 1;
         match log.try_append(payload(next)) {
             Ok(ticket) => drop(ticket),
-            Err(Error::Full) => return next - 1,
+            Err(AppendError::Full) => return next - 1,
             Err(error) => panic!("{error}"),
         }
     }
@@ -71,7 +71,7 @@ fn memory_stays_bounded_and_try_append_returns_full() {
     // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
     assert!((8..=24).contains(&last), "{last}");
     assert!(log.stats().memory_bytes <= 2 * (8 << 10), "{}", log.stats().memory_bytes);
-    assert!(matches!(log.try_append(vec![0; 100_000]), Err(Error::Full)));
+    assert!(matches!(log.try_append(vec![0; 100_000]), Err(AppendError::Full)));
     assert!(log.stats().memory_bytes <= 2 * (8 << 10));
     assert!(!has_room(&log));
     assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
@@ -88,7 +88,7 @@ fn memory_stays_bounded_and_try_append_returns_full() {
 fn large_records_stay_within_the_bound_too() {
     let (log, opens) = stuck();
     drop(log.try_append([0; 7000]).unwrap());
-    assert!(matches!(log.try_append([0; 7000]), Err(Error::Full)));
+    assert!(matches!(log.try_append([0; 7000]), Err(AppendError::Full)));
     assert_eq!((log.accepted(), log.stats().memory_bytes), (Seq(2), 2 * (8 << 10)));
     drop(opens);
     log.barrier().unwrap().blocking_wait().unwrap();
@@ -127,10 +127,10 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     let last = fill(&log);
     let start = Instant::now();
     let late = log.append_timeout(vec![0; 4000], Duration::from_millis(30)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(AppendError::Timeout)), "{late:?}");
     assert!(start.elapsed() >= Duration::from_millis(30));
     let late = log.append_timeout(vec![0; 4000], Duration::ZERO).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(AppendError::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(last));
     drop(opens);
     let ticket = log.append_timeout(payload(last + 1), LONG).unwrap();
@@ -200,10 +200,10 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
     let last = fill(&log);
     let batch = [payload(last + 1), payload(last + 2), vec![7; 4000]];
     let full = log.try_write(Append::records(&batch).atomic());
-    assert!(matches!(full, Err(WriteError { error: Error::Full, accepted: 0, .. })));
+    assert!(matches!(full, Err(WriteError { error: AppendError::Full, accepted: 0, .. })));
     let late = log.write_timeout(Append::records(&batch).atomic(), Duration::from_millis(30)).err();
     assert!(
-        matches!(late, Some(WriteError { error: Error::Timeout, accepted: 0, .. })),
+        matches!(late, Some(WriteError { error: AppendError::Timeout, accepted: 0, .. })),
         "{late:?}"
     );
     let mut dropped = Box::pin(log.write_async(Append::records(&batch).atomic()));
@@ -230,7 +230,7 @@ fn a_conditional_append_without_room_waits_as_its_name_says() {
     let large = vec![7; 4000];
     assert!(matches!(
         log.try_write(Append::numbered(Seq(last), &[(Seq(last + 1), &large)])),
-        Err(WriteError { error: Error::Full, .. })
+        Err(WriteError { error: AppendError::Full, .. })
     ));
     // Its condition fails before there is room.
     let late = log.try_write(Append::numbered(Seq(last - 1), &[(Seq(last + 1), &large)]));

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Append, Error, Log, RECORD_LIMIT_MAX, Seq, WriteError};
+use esker_log::{Append, AppendError, Log, RECORD_LIMIT_MAX, Seq, WriteError};
 
 use crate::fixture::{DIR, all, append, block_on, driven, in_time, log, payload, payloads, small};
 
@@ -50,7 +50,7 @@ fn an_async_batch_larger_than_every_buffer_is_split() {
         let refused = log.write_async(Append::records(&refs(&records))).await;
         assert!(matches!(
             refused,
-            Err(WriteError { error: Error::TooLarge { .. }, accepted: 0, .. })
+            Err(WriteError { error: AppendError::TooLarge { .. }, accepted: 0, .. })
         ));
     });
     assert_eq!((log.accepted(), all(&log)), (Seq(500), payloads(1..=500)));
@@ -148,7 +148,7 @@ fn an_atomic_batch_over_the_limit_is_refused() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let half = vec![7; 48 << 20];
     let error = log.write(Append::records(&[&half, &half]).atomic()).unwrap_err().error;
-    let Error::BatchTooLarge { size, limit } = error else { panic!("{error:?}") };
+    let AppendError::BatchTooLarge { size, limit } = error else { panic!("{error:?}") };
     assert!(size > 96 << 20 && size < 97 << 20, "{size}");
     assert!((64 << 20..96 << 20).contains(&limit), "{limit}");
     assert_eq!(log.accepted(), Seq(0));

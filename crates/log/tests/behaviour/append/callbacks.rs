@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Appended, Error, Log, Policy, Result, Seq, Ticket};
+use esker_log::{Appended, Log, LogError, Policy, Result, Seq, Ticket, WaitError};
 
 use crate::fixture::{self, DIR, LONG, append, driven, in_time, log, payload, small, until};
 
-type Outcomes = (Sender<Result<Appended>>, Receiver<Result<Appended>>);
+type Outcome = Result<Appended, LogError>;
+type Outcomes = (Sender<Outcome>, Receiver<Outcome>);
 
-fn send(to: &Sender<Result<Appended>>) -> impl FnOnce(Result<Appended>) + Send + use<> {
+fn send(to: &Sender<Outcome>) -> impl FnOnce(Outcome) + Send + use<> {
     let to = to.clone();
     move |outcome| drop(to.send(outcome))
 }
@@ -130,14 +131,14 @@ fn a_failed_commit_a_stop_and_a_close_are_reported() {
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
     log.append(payload(2)).unwrap().on_durable(send(&sender));
     engine.run();
-    assert!(matches!(receiver.try_recv(), Ok(Err(Error::Io(_)))));
+    assert!(matches!(receiver.try_recv(), Ok(Err(LogError::Io(_)))));
 
     let disk = SimDisk::new(1);
     let (options, engine) = driven(&disk);
     let log = Log::builder(DIR).options(options).open().unwrap();
     log.append(payload(1)).unwrap().on_durable(send(&sender));
     engine.stop();
-    assert!(matches!(receiver.try_recv(), Ok(Err(Error::Stopped))));
+    assert!(matches!(receiver.try_recv(), Ok(Err(LogError::Stopped))));
     drop(log);
 
     let disk = SimDisk::new(1);
@@ -192,7 +193,7 @@ fn a_close_that_times_out_leaves_callbacks_to_the_commit() {
         Arc::new(Polls { ticket: Mutex::new(log.append(payload(3)).unwrap()), count: 0.into() });
     Arc::clone(&polls).wake();
     let closed = log.close_timeout(Duration::from_millis(20));
-    assert!(matches!(closed, Err(Error::Timeout)), "{closed:?}");
+    assert!(matches!(closed, Err(WaitError::Timeout)), "{closed:?}");
     std::thread::sleep(Duration::from_millis(50));
     let count = polls.count.load(SeqCst);
     assert!(count < 100 && receiver.try_recv().is_err(), "woken {count} times for nothing");

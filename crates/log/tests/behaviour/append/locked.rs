@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
-use esker_log::{Error, Log, Seq};
+use esker_log::{AppendError, Log, LogError, Seq};
 
 use crate::append::backpressure::{fill, stuck};
 use crate::fixture::{self, DIR, all, block_on, driven, payload, payloads, poll_once};
@@ -26,7 +26,7 @@ fn the_lock_is_free_while_the_log_waits_for_room() {
             Ok(ticket.seq())
         }
     };
-    assert!(matches!(log.component().try_append_locked(attempt.clone()), Err(Error::Full)));
+    assert!(matches!(log.component().try_append_locked(attempt.clone()), Err(AppendError::Full)));
     let mut pending = Box::pin(log.component().append_locked_async(attempt.clone()));
     assert!(poll_once(&mut pending).is_pending());
     drop(pending);
@@ -52,18 +52,18 @@ fn an_attempt_may_decide_not_to_append() {
     let (log, ..) = fixture::log();
     assert_eq!(log.component().append_locked(|_| Ok(7)).unwrap(), 7);
     let failed = log.component().append_locked(|_| {
-        Err::<(), _>(Error::InvalidPosition { position: esker_log::Position(3) }.into())
+        Err::<(), _>(AppendError::Conflict { prev: Seq(3), last: Seq(4) }.into())
     });
-    assert!(matches!(failed, Err(Error::InvalidPosition { .. })));
+    assert!(matches!(failed, Err(AppendError::Conflict { .. })));
     assert_eq!((log.accepted(), log.stats().pending), (Seq(0), 0));
     let too_large = log
         .component()
         .append_locked(|log| log.append(Purpose::Ordinary, vec![0; 2 << 20], |_| {}));
-    assert!(matches!(too_large, Err(Error::TooLarge { .. })));
+    assert!(matches!(too_large, Err(AppendError::TooLarge { .. })));
     log.close().unwrap();
     assert!(matches!(
         log.component().append_locked(|log| log.append(Purpose::Ordinary, "late", |_| {})),
-        Err(Error::Closed)
+        Err(AppendError::Log(LogError::Closed))
     ));
 }
 

@@ -50,19 +50,23 @@ impl AsRef<[u8]> for Fickle {
 type Way = (&'static str, fn(&Log, &[&Fickle]) -> Result<Ticket>);
 
 const WAYS: [Way; 8] = [
-    ("append", |log, records| each(records, |record| log.append(record))),
-    ("try_append", |log, records| each(records, |record| log.try_append(record))),
-    ("append_timeout", |log, records| {
-        each(records, |record| log.append_timeout(record, fixture::LONG))
+    ("append", |log, records| each(records, |record| log.append(record).map_err(Into::into))),
+    ("try_append", |log, records| {
+        each(records, |record| log.try_append(record).map_err(Into::into))
     }),
-    ("append_async", |log, records| each(records, |record| block_on(log.append_async(record)))),
+    ("append_timeout", |log, records| {
+        each(records, |record| log.append_timeout(record, fixture::LONG).map_err(Into::into))
+    }),
+    ("append_async", |log, records| {
+        each(records, |record| block_on(log.append_async(record)).map_err(Into::into))
+    }),
     ("write", |log, records| Ok(log.write(Append::records(records))?)),
     ("write_async", |log, records| Ok(block_on(log.write_async(Append::records(records)))?)),
     ("write, atomic", |log, records| Ok(log.write(Append::records(records).atomic())?)),
     ("sink", |log, records| {
         let mut sink = Sink::new(log)?;
         records.iter().try_for_each(|record| sink.blocking_append(*record))?;
-        log.barrier()
+        log.barrier().map_err(Into::into)
     }),
 ];
 

@@ -2,7 +2,7 @@
 //! fits, whatever the buffers and segments are.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, InvalidOption, Log, RECORD_LIMIT_MAX, Seq};
+use esker_log::{AppendError, InvalidOption, Log, OpenError, RECORD_LIMIT_MAX, Seq};
 
 use crate::fixture::{DIR, all, driven, log};
 
@@ -12,7 +12,7 @@ fn a_record_of_the_limit_is_taken_and_one_byte_more_refused() {
     let limit = 1 << 20;
     log.append(vec![1; limit]).unwrap().blocking_wait().unwrap();
     let error = log.append(vec![2; limit + 1]).unwrap_err();
-    let Error::TooLarge { size, limit: reported } = error else { panic!("{error:?}") };
+    let AppendError::TooLarge { size, limit: reported } = error else { panic!("{error:?}") };
     assert_eq!((size, reported), (limit as u64 + 1, limit as u64));
     assert_eq!(log.accepted(), Seq(1));
     assert_eq!(log.read(1).unwrap().payload(), vec![1; limit]);
@@ -26,7 +26,7 @@ fn the_limit_can_be_set_up_to_64_mib() {
     options.record_limit = 100;
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     log.append([1; 100]).unwrap().blocking_wait().unwrap();
-    assert!(matches!(log.append([1; 101]), Err(Error::TooLarge { size: 101, limit: 100 })));
+    assert!(matches!(log.append([1; 101]), Err(AppendError::TooLarge { size: 101, limit: 100 })));
     log.close().unwrap();
 
     options.record_limit = RECORD_LIMIT_MAX;
@@ -39,7 +39,7 @@ fn the_limit_can_be_set_up_to_64_mib() {
     options.record_limit = RECORD_LIMIT_MAX + 1;
     let refused = Log::builder(DIR).options(options).open().unwrap_err();
     assert!(
-        matches!(refused, Error::InvalidOption(InvalidOption { option: "record_limit", .. })),
+        matches!(refused, OpenError::InvalidOption(InvalidOption { option: "record_limit", .. })),
         "{refused:?}"
     );
 }

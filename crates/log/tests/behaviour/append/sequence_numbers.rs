@@ -7,11 +7,18 @@
 use std::sync::Barrier;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Error, Log, Result, Seq, Start, Ticket, WriteError};
+use esker_log::{
+    Append, AppendError, Error, Log, ReadError, Result, Seq, Start, Ticket, WriteError,
+};
 
 use crate::fixture::{DIR, all, append, log, payload, payloads, read_from, small};
 
-fn append_if(log: &Log, seq: u64, prev: u64, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+fn append_if(
+    log: &Log,
+    seq: u64,
+    prev: u64,
+    payload: impl AsRef<[u8]>,
+) -> Result<Ticket, AppendError> {
     Ok(log.write(Append::numbered(Seq(prev), &[(Seq(seq), payload)]))?)
 }
 
@@ -51,7 +58,7 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     let numbers: Vec<_> = all(&log).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(numbers, [3, 4, 10, 1 << 40, (1 << 40) + 1]);
     assert_eq!(log.read(10).unwrap().record().prev, Seq(4));
-    assert!(matches!(log.read(7), Err(Error::NotFound { seq: Seq(7) })));
+    assert!(matches!(log.read(7), Err(ReadError::NotFound { seq: Seq(7) })));
     assert_eq!(read_from(&log, Start::From(Seq(5))).unwrap()[0].0, 10);
     assert_eq!(read_from(&log, Start::After(Seq(4))).unwrap()[0].0, 10);
     log.close().unwrap();
@@ -101,7 +108,7 @@ fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable(
     append(&log, 2);
     let first = append_if(&log, 3, 2, payload(3)).unwrap();
     match append_if(&log, 8, 2, b"second").err() {
-        Some(Error::Conflict { prev: Seq(2), last: Seq(3) }) => {}
+        Some(AppendError::Conflict { prev: Seq(2), last: Seq(3) }) => {}
         other => panic!("not a conflict: {other:?}"),
     }
     first.blocking_wait().unwrap();
@@ -124,7 +131,7 @@ fn one_of_many_appends_after_the_same_record_wins() {
                     won += 1;
                     ticket.blocking_wait().unwrap();
                 }
-                Err(Error::Conflict { .. } | Error::Sequence { .. }) => {}
+                Err(AppendError::Conflict { .. } | AppendError::Sequence { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
             barrier.wait();
@@ -174,7 +181,10 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
     let large = [b"small".to_vec(), large];
     for append in [Append::records(&large), Append::records(&large).atomic()] {
         let refused = log.write(append).unwrap_err();
-        assert!(matches!(refused, WriteError { error: Error::TooLarge { .. }, accepted: 0, .. }));
+        assert!(matches!(
+            refused,
+            WriteError { error: AppendError::TooLarge { .. }, accepted: 0, .. }
+        ));
     }
     assert_eq!((log.accepted(), disk.fingerprint()), (Seq(2), before));
     append(&log, 1);
@@ -237,12 +247,12 @@ fn no_sequence_number_follows_the_largest() {
     let more = Seq(u64::MAX);
     for refused in [
         log.append(b"more").map(drop),
-        log.write(Append::records(&[b"more"; 2])).map(drop).map_err(Error::from),
-        log.write(Append::records(&[b"more"; 2]).atomic()).map(drop).map_err(Error::from),
+        log.write(Append::records(&[b"more"; 2])).map(drop).map_err(AppendError::from),
+        log.write(Append::records(&[b"more"; 2]).atomic()).map(drop).map_err(AppendError::from),
         append_if(&log, more.0, largest, b"more").map(drop),
     ] {
         let error = refused.unwrap_err();
-        assert!(matches!(error, Error::Sequence { prev: Seq::MAX, .. }), "{error:?}");
+        assert!(matches!(error, AppendError::Sequence { prev: Seq::MAX, .. }), "{error:?}");
         assert!(error.to_string().starts_with("numbers of records end with 18446744073709551614"));
     }
     assert_eq!(log.read(largest).unwrap().payload(), b"last");
@@ -252,7 +262,7 @@ fn no_sequence_number_follows_the_largest() {
         assert!(log.stream(start).unwrap().try_next().unwrap().is_none(), "{start:?}");
     }
     let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
-    assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
+    assert!(matches!(more, Some(ReadError::Timeout)), "{more:?}");
     log.retention().truncate_before(u64::MAX).unwrap();
     assert_eq!((log.oldest(), log.stats().accepted), (Seq(u64::MAX), Seq::MAX));
     assert!(log.stream(Start::Oldest).unwrap().try_next().unwrap().is_none());

@@ -5,7 +5,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Error, Log, Seq, Sink};
+use esker_log::{AppendError, Log, LogError, Seq, Sink};
 use futures_util::SinkExt;
 
 use crate::fixture::{
@@ -75,8 +75,8 @@ fn refused_record_leaves_the_sink_unchanged() {
     let mut sink = Sink::new(&log).unwrap();
     sink.blocking_append(payload(1)).unwrap();
     let large = vec![0; (1 << 20) + 1];
-    assert!(matches!(sink.blocking_append(&large), Err(Error::TooLarge { .. })));
-    assert!(matches!(sink.try_append(&large), Err(Error::TooLarge { .. })));
+    assert!(matches!(sink.blocking_append(&large), Err(AppendError::TooLarge { .. })));
+    assert!(matches!(sink.try_append(&large), Err(AppendError::TooLarge { .. })));
     assert_eq!(sink.last(), Seq(1));
     sink.blocking_append(payload(2)).unwrap();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
@@ -99,9 +99,9 @@ fn sink_continues_after_a_failed_flush() {
     }
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let failed = sink.blocking_flush().unwrap_err();
-    assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
+    assert!(matches!(failed, LogError::Io(_)) && is_eio(&failed), "{failed:?}");
     assert_eq!((log.durable(), sink.last()), (Seq(3), Seq(6)));
-    assert!(matches!(sink.blocking_append(b"x"), Err(Error::Poisoned(_))));
+    assert!(matches!(sink.blocking_append(b"x"), Err(AppendError::Log(LogError::Poisoned(_)))));
     drop((sink, log));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let last = log.durable().0;

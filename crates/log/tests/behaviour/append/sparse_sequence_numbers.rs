@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Error, Log, ReadOnlyLog, Result, Seq, Start, Trimmed, repair, verify};
+use esker_log::{
+    Append, Error, Log, ReadError, ReadOnlyLog, Result, Seq, Start, Trimmed, repair, verify,
+};
 
 use crate::fixture::{self, DIR, all, driven, payload};
 
@@ -42,8 +44,13 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
         for read in [log.read(seq), reader.read(seq)] {
             match read {
                 Ok(view) => assert!(there && *view == *payload(seq), "read({seq}), trim {trim}"),
-                Err(Error::NotFound { .. }) => assert!(!there && !trimmed, "{seq}, trim {trim}"),
-                other => assert!(is_trimmed(other, oldest) && trimmed, "{seq}, trim {trim}"),
+                Err(ReadError::NotFound { .. }) => {
+                    assert!(!there && !trimmed, "{seq}, trim {trim}");
+                }
+                other => assert!(
+                    is_trimmed(other.map_err(Into::into), oldest) && trimmed,
+                    "{seq}, trim {trim}"
+                ),
             }
         }
         let next = kept.iter().copied().find(|kept| *kept >= seq);
@@ -56,7 +63,10 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
                     assert!(!trimmed, "from {seq}, trim {trim}");
                     assert_eq!(got, next, "from {seq}, trim {trim}");
                 }
-                other => assert!(is_trimmed(other, oldest) && trimmed, "from {seq}, trim {trim}"),
+                other => assert!(
+                    is_trimmed(other.map_err(Into::into), oldest) && trimmed,
+                    "from {seq}, trim {trim}"
+                ),
             }
         }
     }

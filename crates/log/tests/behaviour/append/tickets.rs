@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Error, Log, Policy, Seq};
+use esker_log::{Log, Policy, Seq, WaitError};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once,
@@ -108,9 +108,9 @@ fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     let opens = fixture::Opens::block_commits(&disk, &log);
     let late =
         log.append(payload(2)).unwrap().blocking_wait_timeout(Duration::from_millis(20)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(WaitError::Timeout)), "{late:?}");
     let late = log.append(payload(3)).unwrap().blocking_wait_timeout(Duration::ZERO).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(WaitError::Timeout)), "{late:?}");
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
     drop(opens);
     block_on(log.wait_durable(3)).unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use esker_log::{Append, Error, Log, Result, Seq, Ticket, WriteError};
+use esker_log::{Append, AppendError, Log, Result, Seq, Ticket, WriteError};
 
 use super::backpressure::{fill, stuck};
 use crate::fixture::{LONG, all, block_on, log, payload, payloads, poll_once};
@@ -70,8 +70,8 @@ fn a_condition_that_fails_accepts_nothing_in_any_way_to_wait() {
                 {
                     let WriteError { error, accepted, .. } = write(&log, append).unwrap_err();
                     let case = format!("{way} of {append:?}: {error:?}");
-                    assert_eq!(matches!(error, Error::Conflict { .. }), conflicts, "{case}");
-                    assert_eq!(matches!(error, Error::Sequence { .. }), !conflicts, "{case}");
+                    assert_eq!(matches!(error, AppendError::Conflict { .. }), conflicts, "{case}");
+                    assert_eq!(matches!(error, AppendError::Sequence { .. }), !conflicts, "{case}");
                     assert_eq!((accepted, log.accepted()), (0, Seq(2)), "{case}");
                 }
             }
@@ -86,7 +86,7 @@ fn a_condition_that_fails_accepts_nothing_in_any_way_to_wait() {
 fn the_first_record_that_the_log_numbers_follows_0_alone() {
     let (log, ..) = log();
     let late = log.write(Append::after(Seq(7), &["late"])).unwrap_err();
-    assert!(matches!(late.error, Error::Sequence { expected: Seq(0), .. }), "{late:?}");
+    assert!(matches!(late.error, AppendError::Sequence { expected: Seq(0), .. }), "{late:?}");
     assert_eq!(log.write(Append::after(Seq(0), &["a", "b"])).unwrap().seq(), Seq(2));
     log.close().unwrap();
 }
@@ -99,7 +99,8 @@ fn no_number_follows_the_largest() {
     for prev in [Seq::MAX, Seq(u64::MAX)] {
         for append in [Append::after(prev, &["a"]), Append::after(prev, &["a", "b"])] {
             let refused = log.write(append).unwrap_err();
-            let WriteError { error: Error::Sequence { expected: Seq::MAX, .. }, .. } = refused
+            let WriteError { error: AppendError::Sequence { expected: Seq::MAX, .. }, .. } =
+                refused
             else {
                 panic!("{refused:?}")
             };
@@ -119,14 +120,17 @@ fn a_write_without_room_for_all_says_how_many_were_accepted() {
     let before = log.accepted();
     let records = large();
     let full = log.try_write(Append::records(&records)).unwrap_err();
-    assert!(matches!(full.error, Error::Full), "{full:?}");
+    assert!(matches!(full.error, AppendError::Full), "{full:?}");
     assert!((1..9).contains(&full.accepted), "{full:?}");
     assert_eq!(log.accepted(), Seq(before.0 + full.accepted as u64));
     assert!(full.to_string().ends_with("then: the staging memory is full"), "{full}");
 
     let rest = &records[full.accepted..];
     let late = log.write_timeout(Append::records(rest), Duration::from_millis(30)).unwrap_err();
-    assert!(matches!(late, WriteError { error: Error::Timeout, accepted: 0, .. }), "{late:?}");
+    assert!(
+        matches!(late, WriteError { error: AppendError::Timeout, accepted: 0, .. }),
+        "{late:?}"
+    );
     let mut waiting = Box::pin(log.write_async(Append::records(rest)));
     assert!(poll_once(&mut waiting).is_pending());
     drop(opens);
@@ -142,7 +146,7 @@ fn a_write_that_times_out_says_how_many_were_accepted() {
     let before = log.accepted();
     let records = large();
     let late = log.write_timeout(Append::records(&records), Duration::from_millis(30)).unwrap_err();
-    assert!(matches!(late.error, Error::Timeout), "{late:?}");
+    assert!(matches!(late.error, AppendError::Timeout), "{late:?}");
     assert!((1..9).contains(&late.accepted), "{late:?}");
     assert_eq!(log.accepted(), Seq(before.0 + late.accepted as u64));
     drop(opens);
@@ -162,7 +166,7 @@ fn a_write_that_is_overtaken_says_how_many_were_accepted() {
     drop(log.try_append(payload(0)).unwrap());
     drop(opens);
     let overtaken = block_on(waiting).unwrap_err();
-    assert!(matches!(overtaken.error, Error::Sequence { .. } | Error::Conflict { .. }));
+    assert!(matches!(overtaken.error, AppendError::Sequence { .. } | AppendError::Conflict { .. }));
     assert_eq!(overtaken.accepted as u64, accepted);
     log.close().unwrap();
 }
@@ -174,7 +178,10 @@ fn an_atomic_write_without_room_accepts_nothing() {
     let several: Vec<_> = (1..=3).map(|n| payload(last + n)).collect();
     for append in [Append::records(&several), Append::after(Seq(last), &several)] {
         let full = log.try_write(append.atomic()).unwrap_err();
-        assert!(matches!(full, WriteError { error: Error::Full, accepted: 0, .. }), "{full:?}");
+        assert!(
+            matches!(full, WriteError { error: AppendError::Full, accepted: 0, .. }),
+            "{full:?}"
+        );
         assert_eq!(log.accepted(), Seq(last));
     }
     drop(opens);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Policy, Seq, Ticket};
+use esker_log::{Engine, Log, OpenError, Options, Policy, Seq, Ticket};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, all, driven, in_time, is_eio, poll_once, until};
@@ -376,7 +376,7 @@ fn a_flipped_bit_cuts_two_commits_at_most() {
         let flipped = disk.fork(seq);
         flipped.flip_bit(&path, (at + 9) * 8).unwrap();
         match Log::builder(DIR).options(options(&flipped).0).open() {
-            Err(Error::Corrupted(_)) => reported += 1,
+            Err(OpenError::Corrupted(_)) => reported += 1,
             Err(error) => panic!("record {seq}: {error}"),
             Ok(log) => {
                 let kept = log.durable().0;

@@ -3,7 +3,9 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, Options, PriorShutdown, Seq, Ticket};
+use esker_log::{
+    AppendError, Engine, Log, LogError, Options, PriorShutdown, Seq, Ticket, WaitError,
+};
 
 use crate::fixture::{
     self, DIR, LONG, Opens, all, append, driven, in_time, is_eio, payload, payloads, small, until,
@@ -61,7 +63,7 @@ fn commit_is_durable_once_all_commits_before_it_are() {
     assert_eq!(log.durable(), Seq(1));
     assert_eq!(log.stats().records, 1);
     let second = match second.blocking_wait_timeout(std::time::Duration::from_millis(20)) {
-        Err(Error::Timeout) => log.barrier().unwrap(),
+        Err(WaitError::Timeout) => log.barrier().unwrap(),
         other => panic!("{other:?}"),
     };
     gate.open();
@@ -113,10 +115,10 @@ fn failed_commit_leaves_the_commit_before_it_durable() {
     in_time("both", move || {
         assert_eq!(first.blocking_wait().unwrap().seq, Seq(2));
         let error = second.blocking_wait().unwrap_err();
-        assert!(matches!(error, Error::Io(_)) && is_eio(&error), "{error:?}");
+        assert!(matches!(error, LogError::Io(_)) && is_eio(&error), "{error:?}");
     });
     assert_eq!(log.durable(), Seq(2));
-    assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append(b"x"), Err(AppendError::Log(LogError::Poisoned(_)))));
     assert!(log.close().is_err());
     disk.clear_faults();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();

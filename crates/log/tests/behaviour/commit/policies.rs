@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Append, Engine, Error, Log, Policy, Seq};
+use esker_log::{Append, AppendError, Engine, Log, Policy, Seq};
 
 use crate::fixture::{self, DIR, LONG, all, block_on, driven, in_time, payload, payloads, small};
 
@@ -139,9 +139,9 @@ fn batch_bounds_the_records_at_risk() {
     assert!(gate.wait_for(1, LONG));
     append_and_drop(&log, 6..=9);
     assert_eq!(log.stats().pending, 9);
-    assert!(matches!(log.try_append(payload(10)), Err(Error::Full)));
+    assert!(matches!(log.try_append(payload(10)), Err(AppendError::Full)));
     let late = log.append_timeout(payload(10), Duration::from_millis(20)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(AppendError::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(9));
     disk.clear_faults();
     gate.open();
@@ -173,8 +173,8 @@ fn batch_bounds_the_atomic_batches_at_risk() {
     }
     assert_eq!(log.stats().pending, 9 * 30);
     let full = log.try_write(Append::records(&batch).atomic()).unwrap_err();
-    assert!(matches!(full.error, Error::Full));
-    assert!(matches!(log.try_append(b"record"), Err(Error::Full)));
+    assert!(matches!(full.error, AppendError::Full));
+    assert!(matches!(log.try_append(b"record"), Err(AppendError::Full)));
     assert_eq!(log.accepted(), Seq(9 * 30));
     disk.clear_faults();
     gate.open();

@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Start, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, OpenCheck, OpenError, ReadError, ReadOnlyLog, RepairError,
+    Start, repair, verify,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -204,7 +207,7 @@ impl Changed<'_> {
         options.check = validate;
         let log = match Log::builder(DIR).options(options).open() {
             Ok(log) => log,
-            Err(Error::Corrupted(_)) => return Ok(true),
+            Err(OpenError::Corrupted(_)) => return Ok(true),
             Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
@@ -222,8 +225,8 @@ impl Changed<'_> {
             let seq = item.last();
             match (item, log.read(seq)) {
                 (Item::Record { payload, .. }, Ok(view)) => prop_assert_eq!(payload, &*view),
-                (_, Err(Error::Corrupted(_) | Error::Quarantined(_))) => {}
-                (_, Err(Error::NotFound { .. })) => prop_assert!(seq > log.durable().0),
+                (_, Err(ReadError::Corrupted(_) | ReadError::Quarantined(_))) => {}
+                (_, Err(ReadError::NotFound { .. })) => prop_assert!(seq > log.durable().0),
                 (_, other) => prop_assert!(false, "read({}) says {:?}", seq, other),
             }
         }
@@ -244,7 +247,7 @@ impl Changed<'_> {
                     prop_assert!(read.last() >= self.claim());
                 }
             }
-            Err(Error::Corrupted(_)) => {}
+            Err(OpenError::Corrupted(_)) => {}
             Err(other) => prop_assert!(false, "{:?}", other),
         }
         prop_assert_eq!(self.disk.fingerprint(), before, "reading changed the files");
@@ -279,7 +282,7 @@ impl Changed<'_> {
         let repaired = match repair(DIR, options(&disk, &engine)) {
             Ok(repaired) => repaired,
             // Neither the manifest nor any header is left: there is no telling whose log it was.
-            Err(Error::NotALog { .. }) if report.is_err() => return Ok(()),
+            Err(RepairError::NotALog { .. }) if report.is_err() => return Ok(()),
             Err(other) => return Err(TestCaseError::fail(format!("repair: {other:?}"))),
         };
         let report = verify(DIR, options(&disk, &engine)).unwrap();
@@ -307,7 +310,7 @@ impl Changed<'_> {
             (options.check, options.on_corruption) = (OpenCheck::Full, on_corruption);
             let log = match Log::builder(DIR).options(options).open() {
                 Ok(log) => log,
-                Err(Error::NotALog { .. }) if before.is_none() => return Ok(()),
+                Err(OpenError::NotALog { .. }) if before.is_none() => return Ok(()),
                 Err(other) => {
                     return Err(TestCaseError::fail(format!("{on_corruption:?}: {other:?}")));
                 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Log, Start};
+use esker_log::{Append, Engine, Log, OpenError, ReadError, Start};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -120,9 +120,9 @@ proptest! {
         let log = open(&alive);
         alive.overwrite(&file, at as u64, &[was ^ change]).unwrap();
         let read = log.read(n as u64 + 1);
-        prop_assert!(matches!(read, Err(Error::Corrupted(_))), "{:?}", read);
+        prop_assert!(matches!(read, Err(ReadError::Corrupted(_))), "{:?}", read);
         disk.overwrite(&file, at as u64, &[was ^ change]).unwrap();
         let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
-        prop_assert!(matches!(opened, Err(Error::Corrupted(_))), "{:?}", opened);
+        prop_assert!(matches!(opened, Err(OpenError::Corrupted(_))), "{:?}", opened);
     }
 }

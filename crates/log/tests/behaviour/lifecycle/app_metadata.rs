@@ -7,7 +7,9 @@
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::component::{discard, identify};
-use esker_log::{Component, Error, Log, Options, Seq, repair, verify};
+use esker_log::{
+    AppendError, Component, Error, Log, LogError, OpenError, Options, Seq, repair, verify,
+};
 
 use crate::fixture::{DIR, append, driven, log};
 
@@ -51,7 +53,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
             let operations = disk.operations();
             let refused = Log::builder(DIR).options(options_with(&disk, other)).open();
             assert!(
-                matches!(&refused, Err(Error::WrongComponent { found, expected, .. })
+                matches!(&refused, Err(OpenError::WrongComponent { found, expected, .. })
                     if *found == owner && *expected == other),
                 "{owner:?} opened as {other:?}: {refused:?}"
             );
@@ -69,7 +71,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
             assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
             assert!(matches!(
                 log.component().app_metadata(other),
-                Err(Error::WrongComponent { .. })
+                Err(OpenError::WrongComponent { .. })
             ));
         }
         log.close().unwrap();
@@ -111,7 +113,7 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
                 drop(log);
                 let plain = Log::builder(DIR).options(options_with(&disk, None)).open();
                 assert!(
-                    matches!(plain, Err(Error::WrongComponent { .. })),
+                    matches!(plain, Err(OpenError::WrongComponent { .. })),
                     "{point:?} {persist:?}"
                 );
             }
@@ -143,7 +145,7 @@ fn a_failed_write_of_app_metadata_poisons_the_log() {
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("note"));
     assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Io(_))));
     assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.append(b"refused"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append(b"refused"), Err(AppendError::Log(LogError::Poisoned(_)))));
 }
 
 #[test]
@@ -151,7 +153,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     let (log, disk, _engine) = log();
     assert!(matches!(
         log.component().put_app_metadata(OURS, &[0; (64 << 10) + 1]),
-        Err(Error::TooLarge { .. })
+        Err(Error::ContentTooLarge { .. })
     ));
     log.component().put_app_metadata(OURS, b"sound").unwrap();
     let path = std::path::Path::new(DIR).join("note");
@@ -161,7 +163,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     dir.unlink("note").unwrap();
     let file = dir.open("note", esker_disk::OpenMode::create()).unwrap();
     esker_disk::write_all_at(&*file, &bytes, 0).unwrap();
-    assert!(matches!(log.component().app_metadata(OURS), Err(Error::Corrupted(_))));
+    assert!(matches!(log.component().app_metadata(OURS), Err(OpenError::Corrupted(_))));
 }
 
 #[test]
@@ -190,7 +192,7 @@ fn a_log_is_given_to_another_component() {
     log.component().set_component(OURS, OTHER, b"").unwrap();
     log.close().unwrap();
     let refused = Log::builder(DIR).options(options_with(&disk, Some(OURS))).open();
-    assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::WrongComponent { .. })), "{refused:?}");
     let log = Log::builder(DIR).options(options_with(&disk, Some(OTHER))).open().unwrap();
     assert_eq!(log.component().app_metadata(OTHER).unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(log.accepted(), Seq(9));
@@ -206,7 +208,7 @@ fn discarding_a_log_removes_its_files_and_no_others() {
         append(&log, 9);
         if owner == Some(OURS) {
             let refused = discard(DIR, OURS, &disk.process());
-            assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(OpenError::Locked { .. })), "{refused:?}");
         }
         log.close().unwrap();
         let before = everything(&disk);
@@ -219,7 +221,7 @@ fn discarding_a_log_removes_its_files_and_no_others() {
             assert_eq!(disk.files(DIR.as_ref()).unwrap(), Vec::<String>::new());
             discard(DIR, OURS, &disk.process()).unwrap();
         } else {
-            assert!(matches!(discarded, Err(Error::WrongComponent { .. })), "{discarded:?}");
+            assert!(matches!(discarded, Err(OpenError::WrongComponent { .. })), "{discarded:?}");
             assert_eq!(everything(&disk), before);
         }
     }

@@ -13,7 +13,10 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Append, Engine, Error, Log, PriorShutdown, Seq, Sink, Start, Ticket};
+use esker_log::{
+    Append, AppendError, Engine, Error, Log, LogError, OpenError, PriorShutdown, Seq, Sink, Start,
+    WaitError,
+};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
@@ -64,7 +67,7 @@ fn a_store_of_the_watermark_does_not_follow_close() {
         until("the caller is woken", || slow.1.load(Ordering::SeqCst));
         if fails {
             disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-            log.append(payload(3)).and_then(Ticket::blocking_wait).unwrap_err();
+            log.append(payload(3)).and_then(|ticket| Ok(ticket.blocking_wait()?)).unwrap_err();
             log.close().unwrap_err();
             disk.clear_faults();
         } else {
@@ -143,7 +146,10 @@ fn the_last_handle_closes_the_log() {
     drop(log.append(payload(1)).unwrap());
     drop(log);
     drop(other.append(payload(2)).unwrap());
-    assert!(matches!(Log::builder(DIR).options(driven(&disk).0).open(), Err(Error::Locked { .. })));
+    assert!(matches!(
+        Log::builder(DIR).options(driven(&disk).0).open(),
+        Err(OpenError::Locked { .. })
+    ));
     drop(other);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
@@ -190,7 +196,7 @@ fn close_among_writers(seed: u64) {
                 loop {
                     match log.append(b"0123456789") {
                         Ok(ticket) => ticket.blocking_wait().unwrap(),
-                        Err(Error::Closed) => break,
+                        Err(AppendError::Log(LogError::Closed)) => break,
                         Err(error) => panic!("{error}"),
                     };
                     durable.fetch_add(1, Ordering::SeqCst);
@@ -216,7 +222,7 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let opens = fixture::Opens::block_commits(&disk, &log);
     let kept = log.append(payload(3)).unwrap();
     let late = log.close_timeout(Duration::from_millis(20));
-    assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Err(WaitError::Timeout)), "{late:?}");
     closed(log.append(b"x"));
     // The commit continues, so the lock is kept.
     assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
@@ -226,7 +232,7 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let log = in_time("the lock", move || {
         loop {
             match Log::builder(DIR).options(driven(&disk).0).open() {
-                Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
+                Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
                 other => return other.unwrap(),
             }
         }

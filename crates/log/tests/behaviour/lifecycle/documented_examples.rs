@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::fixture::{all, block_on, in_time, payload, payloads, read_from, until};
-use esker_log::{Append, Error, Log, Options, Position, PriorShutdown, Seq, Start};
+use esker_log::{
+    Append, AppendError, Log, LogError, Options, Position, PriorShutdown, ReadError, Seq, Start,
+};
 
 /// Create, write, read back, close.
 #[test]
@@ -30,12 +32,12 @@ fn write_read_back_and_close() {
         assert_eq!(log.read_at(place.position).unwrap().payload(), text.as_bytes());
         let between = Position(place.position.0 + 1);
         assert!(
-            matches!(log.read_at(between), Err(Error::InvalidPosition { position }) if position == between)
+            matches!(log.read_at(between), Err(ReadError::InvalidPosition { position }) if position == between)
         );
     }
-    assert!(matches!(log.read_at(Position(u64::MAX)), Err(Error::InvalidPosition { .. })));
+    assert!(matches!(log.read_at(Position(u64::MAX)), Err(ReadError::InvalidPosition { .. })));
     log.close().unwrap();
-    assert!(matches!(log.append(b"x"), Err(Error::Closed)));
+    assert!(matches!(log.append(b"x"), Err(AppendError::Log(LogError::Closed))));
 }
 
 /// A loop of pipelined writes, then one flush; a buffer of 1 MiB, checksums always on.

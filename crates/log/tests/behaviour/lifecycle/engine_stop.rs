@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_disk::Op;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Log, Options, Seq, Start};
+use esker_log::{Append, Engine, Error, Log, LogError, Options, Seq, Start};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{
@@ -111,7 +111,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
         everything_says_stopped(&log);
         assert_eq!(log.durable(), Seq(10));
         assert_eq!(all(&log), payloads(1..=10));
-        assert!(matches!(log.close(), Err(Error::Stopped)));
+        assert!(matches!(log.close(), Err(LogError::Stopped)));
         for seq in 1..=10 {
             drop(other.append(payload(seq)).unwrap());
         }

@@ -8,14 +8,14 @@ use std::time::Duration;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{
-    Append, Error, InvalidOption, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq,
-    SeqRange, Start, Trimmed,
+    Append, AppendError, Error, InvalidOption, Log, LogError, OnCorruption, OpenCheck, OpenError,
+    Position, RECORD_LIMIT_MAX, ReadError, Seq, SeqRange, Start, Trimmed,
 };
 
 use crate::fixture::{DIR, append, driven, log, payload};
 
 /// The one line for people: no line break, no full stop, and these words in it.
-fn says(error: &Error, words: &[&str]) {
+fn says(error: &impl std::error::Error, words: &[&str]) {
     let line = error.to_string();
     assert!(!line.contains('\n') && !line.ends_with('.') && !line.is_empty(), "{line:?}");
     for word in words {
@@ -32,22 +32,22 @@ fn every_error_of_appends() {
     append(&log, 3);
 
     let error = log.append(vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
-    assert!(matches!(error, Error::TooLarge { .. }));
+    assert!(matches!(error, AppendError::TooLarge { .. }));
     says(&error, &["67112961", "67112960"]);
 
     let half = vec![0; 46 << 20];
     let error = log.write(Append::records(&[&half, &half]).atomic()).unwrap_err().error;
-    assert!(matches!(error, Error::BatchTooLarge { .. }));
+    assert!(matches!(error, AppendError::BatchTooLarge { .. }));
     says(&error, &["atomic batch"]);
     drop(half);
 
     let error = log.write(Append::numbered(Seq(8), &[(Seq(9), b"")])).unwrap_err().error;
-    assert!(matches!(error, Error::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
+    assert!(matches!(error, AppendError::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
     says(&error, &["9", "8", "3"]);
 
     let kept = log.append(payload(4)).unwrap();
     let error = log.write(Append::numbered(Seq(3), &[(Seq(9), b"")])).unwrap_err().error;
-    assert!(matches!(error, Error::Conflict { prev: Seq(3), last: Seq(4) }));
+    assert!(matches!(error, AppendError::Conflict { prev: Seq(3), last: Seq(4) }));
     says(&error, &["3", "4"]);
     drop(kept);
 
@@ -57,20 +57,20 @@ fn every_error_of_appends() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(error, Error::Full));
+    assert!(matches!(error, AppendError::Full));
     says(&error, &["full"]);
 
     let error = log.stream(Start::Tip).unwrap().blocking_next_timeout(Duration::ZERO).unwrap_err();
-    assert!(matches!(error, Error::Timeout));
+    assert!(matches!(error, ReadError::Timeout));
     says(&error, &["deadline"]);
 
     engine.stop();
     let error = log.append(b"x").unwrap_err();
-    assert!(matches!(error, Error::Stopped));
+    assert!(matches!(error, AppendError::Log(LogError::Stopped)));
     says(&error, &["engine", "reopen"]);
     drop(log.close());
     let error = log.read(1).unwrap_err();
-    assert!(matches!(error, Error::Closed));
+    assert!(matches!(error, ReadError::Log(LogError::Closed)));
     says(&error, &["closed"]);
 }
 
@@ -80,14 +80,16 @@ fn every_error_of_the_disk() {
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::NoSpace).path(".seg"));
     let error = log.append(payload(4)).unwrap().blocking_wait().unwrap_err();
-    assert!(matches!(&error, Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull));
+    assert!(
+        matches!(&error, LogError::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull)
+    );
     says(&error, &["write", "/log/", ".seg", "at byte"]);
     let failed = error.clone();
     let system = failed.source().expect("the error of the system");
     assert_eq!(system.downcast_ref::<std::io::Error>().unwrap().raw_os_error(), Some(28));
     assert!(!error.to_string().contains(&system.to_string()), "the cause is in the source only");
     let error = log.append(b"x").unwrap_err();
-    assert!(matches!(error, Error::Poisoned(_)));
+    assert!(matches!(error, AppendError::Log(LogError::Poisoned(_))));
     says(&error, &["write", "reopen"]);
     let cause = error.source().expect("the failed operation");
     assert!(cause.to_string().contains("/log/"), "{cause}");
@@ -102,14 +104,14 @@ fn every_error_of_reading() {
     log.retention().truncate_before(20).unwrap();
 
     let error = log.read(19).unwrap_err();
-    assert!(matches!(error, Error::Trimmed(Trimmed { oldest: Seq(20) })));
+    assert!(matches!(error, ReadError::Trimmed(Trimmed { oldest: Seq(20) })));
     says(&error, &["20"]);
     let error = log.read(41).unwrap_err();
-    assert!(matches!(error, Error::NotFound { seq: Seq(41) }));
+    assert!(matches!(error, ReadError::NotFound { seq: Seq(41) }));
     says(&error, &["41"]);
     let inside = Position(log.read(30).unwrap().record().position.0 + 8);
     let error = log.read_at(inside).unwrap_err();
-    assert!(matches!(error, Error::InvalidPosition { position } if position == inside));
+    assert!(matches!(error, ReadError::InvalidPosition { position } if position == inside));
     says(&error, &[&inside.to_string()]);
     let damaged_at = log.read(30).unwrap().record().position;
     log.close().unwrap();
@@ -120,7 +122,7 @@ fn every_error_of_reading() {
     let (mut options, _) = driven(&disk);
     options.check = OpenCheck::Full;
     let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
-    let Error::Corrupted(damage) = &error else { panic!("{error:?}") };
+    let OpenError::Corrupted(damage) = &error else { panic!("{error:?}") };
     assert_eq!((&damage.file, damage.after), (&file, Seq(29)));
     assert!(damage.offset <= offset && offset < damage.offset + 4096);
     says(&error, &[".seg", "at byte", "29"]);
@@ -129,7 +131,7 @@ fn every_error_of_reading() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let error = log.read(30).unwrap_err();
     assert!(
-        matches!(error, Error::Quarantined(SeqRange { from: Seq(29), to: Seq(30) })),
+        matches!(error, ReadError::Quarantined(SeqRange { from: Seq(29), to: Seq(30) })),
         "{error:?}"
     );
     says(&error, &["29", "30", "quarantine"]);
@@ -149,18 +151,21 @@ fn every_error_of_opening() {
     let (log, disk, _) = log();
     append(&log, 3);
     let error = Log::builder(DIR).options(driven(&disk).0).open().unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }));
+    assert!(matches!(error, OpenError::Locked { .. }));
     says(&error, &["/log", "open for writing"]);
 
     let (mut options, _) = driven(&disk);
     options.segment_size = 5;
     let error = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::InvalidOption(InvalidOption { option: "segment_size", .. })));
+    assert!(matches!(
+        error,
+        OpenError::InvalidOption(InvalidOption { option: "segment_size", .. })
+    ));
     says(&error, &["segment_size", "4096"]);
 
     disk.create_dir(Path::new("/other/things")).unwrap();
     let error = Log::builder("/other").options(driven(&disk).0).open().unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }));
+    assert!(matches!(error, OpenError::NotALog { .. }));
     says(&error, &["/other", "not a log"]);
     log.close().unwrap();
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Disk, OpenMode, write_all_at};
-use esker_log::{Error, Log, Options, ReadOnlyLog, repair, verify};
+use esker_log::{Error, Log, OpenError, Options, ReadOnlyLog, RepairError, repair, verify};
 
 use crate::fixture::{DIR, all, append, driven, log, payloads};
 
@@ -22,11 +22,11 @@ fn put(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
 fn every_door(disk: &SimDisk, dir: &str, expected: impl Fn(&Error) -> bool) {
     let before = disk.fingerprint();
     let error = Log::builder(dir).options(driven(disk).0).open().unwrap_err();
-    assert!(expected(&error), "open: {error:?}");
+    assert!(expected(&error.clone().into()), "open: {error:?}");
     let error = ReadOnlyLog::builder(dir).options(driven(disk).0).open().unwrap_err();
-    assert!(expected(&error), "read: {error:?}");
+    assert!(expected(&error.clone().into()), "read: {error:?}");
     let error = verify(dir, &driven(disk).0).unwrap_err();
-    assert!(expected(&error), "verify: {error:?}");
+    assert!(expected(&error.clone().into()), "verify: {error:?}");
     assert_eq!(disk.fingerprint(), before);
 }
 
@@ -46,7 +46,7 @@ fn a_directory_with_other_files_is_not_a_log() {
         "/photos",
         |error| matches!(error, Error::NotALog { dir, .. } if dir == Path::new("/photos")),
     );
-    assert!(matches!(repair("/photos", &driven(&disk).0), Err(Error::NotALog { .. })));
+    assert!(matches!(repair("/photos", &driven(&disk).0), Err(RepairError::NotALog { .. })));
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn nothing_is_created_where_a_log_must_be() {
     options.must_exist = true;
     assert!(matches!(
         Log::builder("/none").options(options.clone()).open(),
-        Err(Error::NotALog { .. })
+        Err(OpenError::NotALog { .. })
     ));
     assert!(matches!(
         ReadOnlyLog::builder("/none").options(options.clone()).open(),
-        Err(Error::NotALog { .. })
+        Err(OpenError::NotALog { .. })
     ));
     assert_eq!(disk.fingerprint(), before);
     disk.create_dir(Path::new("/empty")).unwrap();
     assert!(matches!(
         Log::builder("/empty").options(options.clone()).open(),
-        Err(Error::NotALog { .. })
+        Err(OpenError::NotALog { .. })
     ));
     assert_eq!(disk.files(Path::new("/empty")).unwrap(), Vec::<String>::new());
     // An empty directory may become a log.
@@ -121,7 +121,7 @@ fn a_manifest_of_a_newer_version_is_refused() {
         DIR,
         |error| matches!(error, Error::UnsupportedVersion { file, version: 3 } if *file == manifest),
     );
-    assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::UnsupportedVersion { .. })));
+    assert!(matches!(repair(DIR, &driven(&disk).0), Err(RepairError::UnsupportedVersion { .. })));
     make_newer(&disk, &manifest, 2);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=3));
@@ -178,17 +178,17 @@ fn the_real_disk_gives_the_same_answers() {
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
     let error = Log::open(&file).unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotALog { .. }), "{error:?}");
     let error = ReadOnlyLog::open(&file).unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotALog { .. }), "{error:?}");
     let error = ReadOnlyLog::open(dir.path().join("none")).unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotALog { .. }), "{error:?}");
     let error = Log::open(dir.path()).unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotALog { .. }), "{error:?}");
     let mut options = Options::on(Arc::new(esker_disk::StdDisk::new()));
     options.must_exist = true;
     let error = Log::builder(dir.path().join("none")).options(options).open().unwrap_err();
-    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotALog { .. }), "{error:?}");
 }
 
 /// Against a stray name that brings the log to the last number that a header can hold.

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_log::{
-    Append, Error, Log, OpenCheck, Options, PriorShutdown, ReadOnlyLog, Seq, Start, verify,
+    Append, Error, Log, LogError, OpenCheck, Options, PriorShutdown, ReadError, ReadOnlyLog, Seq,
+    Start, verify,
 };
 
 use crate::fixture::{DIR, all, append, driven, payloads, read_from};
@@ -25,7 +26,7 @@ fn options(disk: &SimDisk) -> Options {
 }
 
 fn open(disk: &SimDisk) -> esker_log::Result<Log> {
-    Log::builder(DIR).options(options(disk)).open()
+    Log::builder(DIR).options(options(disk)).open().map_err(Into::into)
 }
 
 /// The disk of a log of one segment that was closed.
@@ -55,7 +56,7 @@ fn opening_reads_the_last_units_only() {
     let log = open(&disk).unwrap();
     assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!((log.storage().recovery().last, log.durable()), (Seq(UNITS), Seq(UNITS)));
-    assert!(matches!(log.read(Seq(2)), Err(Error::Io(_))));
+    assert!(matches!(log.read(Seq(2)), Err(ReadError::Log(LogError::Io(_)))));
     for after in 2..UNITS {
         let rest = read_from(&log, Start::After(Seq(after))).unwrap();
         assert_eq!(rest, payloads(after + 1..=UNITS));

@@ -57,7 +57,7 @@ impl Environment {
     }
 
     fn open(&self, name: &str) -> esker_log::Result<Log> {
-        Log::builder(self.at(name)).options(self.options()).open()
+        Log::builder(self.at(name)).options(self.options()).open().map_err(Into::into)
     }
 
     /// No process opens the log at this path: each gets the error.
@@ -66,8 +66,8 @@ impl Environment {
         quarantine.on_corruption = OnCorruption::Quarantine;
         let refused = [
             self.open(name).map(drop),
-            Log::builder(self.at(name)).options(quarantine).open().map(drop),
-            repair(self.at(name), self.options()).map(drop),
+            Log::builder(self.at(name)).options(quarantine).open().map(drop).map_err(Into::into),
+            repair(self.at(name), self.options()).map(drop).map_err(Into::into),
         ];
         for refused in refused {
             match refused {

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_log::{
-    Direct, Error, InvalidOption, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown,
-    ReadOnlyLog, Seq, Sink, Start,
+    Direct, InvalidOption, Log, LogError, OnCorruption, OpenCheck, OpenError, Options, Policy,
+    PriorShutdown, ReadOnlyLog, Seq, Sink, Start,
 };
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads, read_from};
@@ -21,7 +21,7 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
     let before = disk.fingerprint();
     let (mut options, _) = driven(&disk);
     set(&mut options);
-    let Err(Error::InvalidOption(InvalidOption { option, rule })) =
+    let Err(OpenError::InvalidOption(InvalidOption { option, rule })) =
         Log::builder(DIR).options(options.clone()).open()
     else {
         panic!("accepted: {options:?}");
@@ -72,7 +72,7 @@ fn readers_check_their_options_too() {
     options.index_records = 0;
     let refused = ReadOnlyLog::builder(DIR).options(options).open().unwrap_err();
     assert!(
-        matches!(refused, Error::InvalidOption(InvalidOption { option: "index_records", .. })),
+        matches!(refused, OpenError::InvalidOption(InvalidOption { option: "index_records", .. })),
         "{refused:?}"
     );
 }
@@ -219,5 +219,5 @@ fn unsupported_disk_features_are_replaced_and_reported() {
     let (mut options, _) = driven(&disk);
     options.direct = Direct::On;
     let refused = Log::builder(DIR).options(options).open().unwrap_err();
-    assert!(matches!(refused, Error::Io(_)), "{refused:?}");
+    assert!(matches!(refused, OpenError::Log(LogError::Io(_))), "{refused:?}");
 }

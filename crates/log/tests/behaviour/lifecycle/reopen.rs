@@ -146,7 +146,7 @@ fn an_opening_that_fails_changes_nothing() {
     for _ in 0..2 {
         let error = Log::builder(DIR).options(driven(&disk).0).open().unwrap_err();
         assert!(
-            matches!(&error, esker_log::Error::Corrupted(damage) if damage.file == file),
+            matches!(&error, esker_log::OpenError::Corrupted(damage) if damage.file == file),
             "{error}"
         );
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::Purpose;
-use esker_log::{Error, Log, LogMetrics};
+use esker_log::{AppendError, Log, LogMetrics};
 
 use crate::fixture::{DIR, append, driven};
 
@@ -35,7 +35,7 @@ fn a_full_disk_uses_the_reserve_and_fills_it_later() {
 
     // Ordinary appends leave the reserve alone.
     let refused = loop {
-        if let Err(error) = log.append([7; 10_000]).and_then(esker_log::Ticket::blocking_wait) {
+        if let Err(error) = log.append([7; 10_000]).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
             break error;
         }
     };
@@ -44,7 +44,7 @@ fn a_full_disk_uses_the_reserve_and_fills_it_later() {
 
     // Internal ones may use it.
     let internal =
-        |log: &Log| log.component().append(Purpose::Internal, [7; 10_000])?.blocking_wait();
+        |log: &Log| log.component().append(Purpose::Internal, [7; 10_000]).unwrap().blocking_wait();
     let mut used = 0;
     while checked(&log, &disk).reserve_bytes == 2 * MIB {
         internal(&log).unwrap();
@@ -75,7 +75,9 @@ fn a_disk_without_room_for_the_reserve_shows_what_there_is() {
     let metrics = checked(&log, &disk);
     assert!(metrics.reserve_bytes < MIB, "{}", metrics.reserve_bytes);
     assert_eq!(metrics.reserve_wanted_bytes, 16 * MIB);
-    drop(log.append([0; 100]).map_err(|error| assert!(matches!(error, Error::NoSpace { .. }))));
+    drop(
+        log.append([0; 100]).map_err(|error| assert!(matches!(error, AppendError::NoSpace { .. }))),
+    );
     log.close().unwrap();
 }
 

@@ -109,7 +109,7 @@ fn a_stream_that_lags_past_the_retention_is_shown() {
     let mut stream = log.stream(Start::Oldest).unwrap();
     append(&log, 400);
     engine.run();
-    assert!(matches!(stream.try_next(), Err(esker_log::Error::Trimmed(_))));
+    assert!(matches!(stream.try_next(), Err(esker_log::ReadError::Trimmed(_))));
     assert_eq!(lag(&log).0, 400);
     drop(stream);
     assert!(lags(&log).is_empty());

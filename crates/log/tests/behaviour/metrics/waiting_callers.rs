@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, Start};
+use esker_log::{Log, Start, WaitError};
 
 use crate::fixture::{
     DIR, LONG, Opens, append, block_on, in_time, payload, poll, poll_once, small, until,
@@ -44,7 +44,7 @@ fn callers_of_each_kind_are_counted_while_a_commit_hangs() {
         assert!(poll_once(&mut number).is_pending());
         assert_eq!(waiting(&log), (5, 0));
         let (sender, receiver) = mpsc::channel();
-        let called = move |appended: esker_log::Result<_>| {
+        let called = move |appended: Result<_, _>| {
             let _ = sender.send(appended.is_ok());
         };
         log.append(b"callback").unwrap().on_durable(called);
@@ -52,7 +52,7 @@ fn callers_of_each_kind_are_counted_while_a_commit_hangs() {
         // A caller that gave up waits no more.
         let timed = log.append(b"timed").unwrap();
         let timeout = timed.blocking_wait_timeout(Duration::from_millis(5));
-        assert!(matches!(timeout, Err(Error::Timeout)));
+        assert!(matches!(timeout, Err(WaitError::Timeout)));
         assert_eq!(waiting(&log), (6, 0));
 
         // For room: threads and a task.

@@ -11,7 +11,9 @@ use std::task::{Context, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Error, Log, ReadOnlyLog, Seq, Trimmed};
+use esker_log::{
+    Append, Log, LogError, OpenError, ReadError, ReadOnlyLog, RetentionError, Seq, Trimmed,
+};
 
 use crate::fixture::{self, DIR, append, block_on, payload, payloads, poll_once, small, until};
 
@@ -47,7 +49,7 @@ fn every_record_is_read_by_its_number() {
     for seq in [0, 126, 129, 131, u64::MAX] {
         for found in both(seq) {
             assert!(
-                matches!(found, Err(Error::NotFound { seq: Seq(n) }) if n == seq),
+                matches!(found, Err(ReadError::NotFound { seq: Seq(n) }) if n == seq),
                 "{seq}: {found:?}"
             );
         }
@@ -55,15 +57,15 @@ fn every_record_is_read_by_its_number() {
     for seq in [1, 10] {
         for found in both(seq) {
             assert!(
-                matches!(found, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))),
+                matches!(found, Err(ReadError::Trimmed(Trimmed { oldest: Seq(11) }))),
                 "{seq}: {found:?}"
             );
         }
     }
     log.close().unwrap();
     reader.close();
-    assert!(matches!(block_on(log.read_async(11)), Err(Error::Closed)));
-    assert!(matches!(block_on(reader.read_async(11)), Err(Error::Closed)));
+    assert!(matches!(block_on(log.read_async(11)), Err(ReadError::Log(LogError::Closed))));
+    assert!(matches!(block_on(reader.read_async(11)), Err(ReadError::Log(LogError::Closed))));
 }
 
 /// The disk does not answer, and the task is free to do something else.
@@ -92,20 +94,20 @@ fn a_log_is_opened_truncated_and_closed_by_a_task() {
     let open = || Log::builder(DIR).options(small(&disk)).open_async();
     let log = block_on(open()).unwrap();
     append(&log, 20);
-    assert!(matches!(block_on(open()).map(drop), Err(Error::Locked { .. })));
+    assert!(matches!(block_on(open()).map(drop), Err(OpenError::Locked { .. })));
     block_on(log.retention().truncate_before_async(Seq(5))).unwrap();
     let above = block_on(log.retention().truncate_before_async(Seq(50)));
-    assert!(matches!(above, Err(Error::NotFound { .. })), "{above:?}");
+    assert!(matches!(above, Err(RetentionError::NotFound { .. })), "{above:?}");
     let reader = ReadOnlyLog::builder(DIR).options(small(&disk)).open_async();
     assert_eq!(block_on(reader).unwrap().oldest(), Seq(5));
     block_on(log.close_async()).unwrap();
-    assert!(matches!(block_on(log.close_async()), Err(Error::Closed)));
+    assert!(matches!(block_on(log.close_async()), Err(LogError::Closed)));
     let log = block_on(open()).unwrap();
     assert!(fixture::all(&log) == payloads(5..=20));
     assert!(log.storage().recovery().truncated_tail.is_none());
     block_on(log.close_async()).unwrap();
     let elsewhere = ReadOnlyLog::builder("/elsewhere").disk(Arc::new(disk.clone())).open_async();
-    assert!(matches!(block_on(elsewhere).map(drop), Err(Error::NotALog { .. })));
+    assert!(matches!(block_on(elsewhere).map(drop), Err(OpenError::NotALog { .. })));
 }
 
 /// Polls a future once, in the middle of a write, and drops it.
@@ -134,7 +136,9 @@ fn calls_that_are_given_up_are_made_all_the_same() {
     give_up(&disk, log.retention().truncate_before_async(Seq(4)));
     until("the records are dropped", || log.oldest() == Seq(4));
     give_up(&disk, log.close_async());
-    until("the log is closed", || matches!(log.read(4).map(drop), Err(Error::Closed)));
+    until("the log is closed", || {
+        matches!(log.read(4).map(drop), Err(ReadError::Log(LogError::Closed)))
+    });
     drop(log);
     let mut reopened = None;
     until("the lock is free", || {

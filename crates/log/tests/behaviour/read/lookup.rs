@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Error, Log, Seq, Start};
+use esker_log::{Append, Log, ReadError, Seq, Start};
 
 use crate::fixture::{self, DIR, append, driven, payload, read_from};
 
@@ -42,7 +42,7 @@ fn every_record_is_found_by_its_number() {
     }
     for seq in [0, 201, u64::MAX] {
         assert!(
-            matches!(log.read(seq), Err(Error::NotFound { seq: Seq(reported) }) if reported == seq)
+            matches!(log.read(seq), Err(ReadError::NotFound { seq: Seq(reported) }) if reported == seq)
         );
     }
     log.close().unwrap();

@@ -4,7 +4,7 @@
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::component::RecordPlace;
-use esker_log::{Error, Log, Policy, Position, Seq, Trimmed};
+use esker_log::{Log, LogError, Policy, Position, ReadError, Seq, Trimmed};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -46,7 +46,10 @@ fn a_record_is_read_from_acceptance_on() {
         let log = Log::builder(DIR).options(options).open().unwrap();
         check(&log, &places);
         log.close().unwrap();
-        assert!(matches!(log.component().read_placed(places[0]), Err(Error::Closed)));
+        assert!(matches!(
+            log.component().read_placed(places[0]),
+            Err(ReadError::Log(LogError::Closed))
+        ));
     }
 }
 
@@ -128,7 +131,10 @@ fn a_place_that_holds_another_record_is_not_believed() {
     let mut places: Vec<_> = (0..6).map(|_| append(&log)).collect();
     let staged = RecordPlace { position: places[3].position, ..places[4] };
     // Accepted records are found only at their place.
-    assert!(matches!(log.component().read_placed(staged), Err(Error::NotFound { seq: Seq(5) })));
+    assert!(matches!(
+        log.component().read_placed(staged),
+        Err(ReadError::NotFound { seq: Seq(5) })
+    ));
     places.extend((6..50).map(|_| append(&log)));
     log.barrier().unwrap().blocking_wait().unwrap();
     // Durable ones also by their number.
@@ -138,15 +144,18 @@ fn a_place_that_holds_another_record_is_not_believed() {
     for len in [0, 1, places[4].len - 1, places[4].len + 1, u32::MAX >> 4] {
         let place = RecordPlace { len, ..places[4] };
         assert!(
-            matches!(log.component().read_placed(place), Err(Error::NotFound { seq: Seq(5) })),
+            matches!(log.component().read_placed(place), Err(ReadError::NotFound { seq: Seq(5) })),
             "{len}"
         );
     }
     let absent = RecordPlace { seq: Seq(51), ..places[4] };
-    assert!(matches!(log.component().read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
+    assert!(matches!(
+        log.component().read_placed(absent),
+        Err(ReadError::NotFound { seq: Seq(51) })
+    ));
     log.retention().truncate_before(places[10].seq).unwrap();
     let gone = log.component().read_placed(RecordPlace { position: Position(0), ..places[4] });
-    assert!(matches!(gone, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))), "{gone:?}");
+    assert!(matches!(gone, Err(ReadError::Trimmed(Trimmed { oldest: Seq(11) }))), "{gone:?}");
     log.close().unwrap();
 }
 
@@ -188,7 +197,7 @@ fn a_place_in_no_segment_is_not_believed() {
     for gone in [0, 1, 100] {
         check(&log, &[RecordPlace { position: places[gone].position, ..last }]);
         let dropped = log.component().read_placed(places[gone]);
-        assert!(matches!(dropped, Err(Error::Trimmed(_))), "{dropped:?}");
+        assert!(matches!(dropped, Err(ReadError::Trimmed(_))), "{dropped:?}");
     }
     log.close().unwrap();
 }
@@ -206,7 +215,10 @@ fn a_record_below_the_trim_point_is_trimmed_while_its_segment_is_there() {
     assert_eq!(log.storage().segments().len(), segments, "no segment was dropped");
     for place in &places[..10] {
         let dropped = log.component().read_placed(*place);
-        assert!(matches!(dropped, Err(Error::Trimmed(Trimmed { oldest: Seq(11) }))), "{dropped:?}");
+        assert!(
+            matches!(dropped, Err(ReadError::Trimmed(Trimmed { oldest: Seq(11) }))),
+            "{dropped:?}"
+        );
     }
     check(&log, &places[10..]);
     log.close().unwrap();
@@ -225,7 +237,7 @@ fn a_corrupt_record_is_an_error() {
     let segment = files.iter().find(|name| name.ends_with(".seg")).unwrap();
     disk.flip_bit(&std::path::Path::new(DIR).join(segment), (places[20].position.0 + 20) * 8)
         .unwrap();
-    assert!(matches!(log.component().read_placed(places[20]), Err(Error::Corrupted(_))));
+    assert!(matches!(log.component().read_placed(places[20]), Err(ReadError::Corrupted(_))));
     check(&log, &places[..20]);
     check(&log, &places[21..]);
     log.close().unwrap();

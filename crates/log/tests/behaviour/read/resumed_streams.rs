@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Engine, Error, Log, LogStream, Position, PriorShutdown, ReadOnlyLog, Result, Seq, Start,
+    Engine, Error, Log, LogStream, Position, PriorShutdown, ReadError, ReadOnlyLog, Result, Seq,
+    Start,
 };
 
 use crate::fixture::{self, DIR, append, append_many, driven, payloads, read_from, rest, seen};
@@ -92,19 +93,19 @@ fn a_stream_begins_with_the_record_at_a_position() {
     let (log, disk) = mixed();
     let of = |seq: u64| (seq, log.read(seq).unwrap().record().position);
     let positions = [1, 2, 30, 31, 99, 130, 131, 300, 533].map(of);
-    check_positions(|start| log.stream(start), &positions, 533);
+    check_positions(|start| log.stream(start).map_err(Into::into), &positions, 533);
     let reader = read_only(&disk);
-    check_positions(|start| reader.stream(start), &positions, 533);
+    check_positions(|start| reader.stream(start).map_err(Into::into), &positions, 533);
     for (seq, position) in positions {
         assert_eq!(reader.read_at(position).unwrap().record().seq, Seq(seq));
     }
     let end = reader.position();
-    assert!(matches!(reader.read_at(end), Err(Error::InvalidPosition { .. })));
+    assert!(matches!(reader.read_at(end), Err(ReadError::InvalidPosition { .. })));
     log.retention().truncate_before(Seq(31)).unwrap();
     let dropped = log.stream(Start::Position(positions[0].1)).map(drop);
-    let is_gone = matches!(dropped, Err(Error::Trimmed(_) | Error::InvalidPosition { .. }));
+    let is_gone = matches!(dropped, Err(ReadError::Trimmed(_) | ReadError::InvalidPosition { .. }));
     assert!(is_gone, "{dropped:?}");
-    check_positions(|start| log.stream(start), &positions[3..], 533);
+    check_positions(|start| log.stream(start).map_err(Into::into), &positions[3..], 533);
     log.close().unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Error, Log, LogStream, Seq, Start};
+use esker_log::{Append, Log, LogError, LogStream, ReadError, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -83,7 +83,7 @@ fn readers_see_only_durable_records_by_default() {
     assert_eq!(rest(&mut stream), payloads(1..=2));
     let tickets: Vec<_> = (3..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert!(stream.try_next().unwrap().is_none());
-    assert!(matches!(log.read(3), Err(Error::NotFound { .. })));
+    assert!(matches!(log.read(3), Err(ReadError::NotFound { .. })));
     let tail: Vec<_> = log.component().pending_records().unwrap().iter().flat_map(seen).collect();
     assert_eq!(tail, payloads(3..=5));
     log.barrier().unwrap().blocking_wait().unwrap();
@@ -116,7 +116,7 @@ fn a_wait_for_the_next_batch_ends_at_its_deadline() {
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(seen(&stream.blocking_next_timeout(LONG).unwrap()), payloads(1..=1));
     let late = stream.blocking_next_timeout(Duration::from_millis(10)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(matches!(late, Some(ReadError::Timeout)), "{late:?}");
     append(&log, 1);
     assert_eq!(seen(&stream.blocking_next_timeout(LONG).unwrap()), payloads(2..=2));
     log.close().unwrap();
@@ -149,10 +149,10 @@ fn the_end_of_the_log_ends_a_stream_once() {
     assert!(matches!(threads.blocking_iter().next(), Some(Ok(_))));
     assert!(matches!(block_on(tasks.next()), Some(Ok(_))));
     log.close().unwrap();
-    assert!(matches!(block_on(tasks.next()), Some(Err(Error::Closed))));
+    assert!(matches!(block_on(tasks.next()), Some(Err(ReadError::Log(LogError::Closed)))));
     assert!(block_on(tasks.next()).is_none());
     let ends: Vec<_> = threads.blocking_iter().collect();
-    assert!(matches!(ends[..], [Err(Error::Closed)]), "{ends:?}");
+    assert!(matches!(ends[..], [Err(ReadError::Log(LogError::Closed))]), "{ends:?}");
 }
 
 #[test]

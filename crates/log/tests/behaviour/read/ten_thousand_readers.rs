@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Error, Log, LogStream, Start};
+use esker_log::{Batch, Log, LogError, LogStream, ReadError, Start};
 
 use crate::fixture::{
     self, DIR, Wakes, append, driven, in_time, payload, payloads, poll, ready, seen, small, until,
@@ -116,7 +116,7 @@ fn close_ends_the_wait_of_every_reader() {
     assert_eq!(readers.wakes.count(), READERS);
     for stream in &mut readers.streams {
         let end = poll(stream, &readers.waker);
-        assert!(matches!(end, Poll::Ready(Some(Err(Error::Closed)))), "{end:?}");
+        assert!(matches!(end, Poll::Ready(Some(Err(ReadError::Log(LogError::Closed))))), "{end:?}");
         assert!(matches!(poll(stream, &readers.waker), Poll::Ready(None)));
     }
     drop(readers);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Append, Engine, Error, Log, LogStream, Options, Policy, ReadOnlyLog, Seq, Start, repair,
+    Append, Engine, Log, LogStream, Options, Policy, ReadError, ReadOnlyLog, Seq, Start, repair,
 };
 
 use crate::fixture::{DIR, driven, payload, read_from};
@@ -28,7 +28,7 @@ fn times(stream: &mut LogStream) -> Vec<(u64, u64)> {
                 (record.seq.0, time.as_millis() as u64)
             })),
             Ok(None) => return all,
-            Err(Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

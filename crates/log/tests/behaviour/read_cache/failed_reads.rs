@@ -25,7 +25,7 @@ fn blocking(mut stream: LogStream) -> (u64, Option<Error>) {
     while last < RECORDS {
         match stream.blocking_next() {
             Ok(batch) => last = follows(&batch, last),
-            Err(error) => return (last, Some(error)),
+            Err(error) => return (last, Some(error.into())),
         }
     }
     (last, None)
@@ -37,7 +37,7 @@ fn waiting(mut stream: LogStream) -> (u64, Option<Error>) {
     while last < RECORDS {
         match block_on(stream.next()).unwrap() {
             Ok(batch) => last = follows(&batch, last),
-            Err(error) => return (last, Some(error)),
+            Err(error) => return (last, Some(error.into())),
         }
     }
     (last, None)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, Seq, Start};
+use esker_log::{Engine, Log, LogError, LogStream, ReadError, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -135,7 +135,10 @@ fn close_wakes_readers_while_the_disk_hangs() {
         for reader in &mut readers {
             assert!(reader.wakes.count() > 0, "the reader after {} was not woken", reader.last);
             let end = poll(&mut reader.stream, &reader.waker);
-            assert!(matches!(end, Poll::Ready(Some(Err(Error::Closed)))), "{end:?}");
+            assert!(
+                matches!(end, Poll::Ready(Some(Err(ReadError::Log(LogError::Closed))))),
+                "{end:?}"
+            );
             assert!(matches!(poll(&mut reader.stream, &reader.waker), Poll::Ready(None)));
         }
         drop(readers);
@@ -156,10 +159,10 @@ fn readers_read_themselves_after_the_engine_stops() {
         for reader in &mut readers {
             reader.read_all();
             let end = block_on(reader.stream.next());
-            assert!(matches!(end, Some(Err(Error::Stopped))), "{end:?}");
+            assert!(matches!(end, Some(Err(ReadError::Log(LogError::Stopped)))), "{end:?}");
         }
     });
-    assert!(matches!(held.log.close(), Err(Error::Stopped)));
+    assert!(matches!(held.log.close(), Err(LogError::Stopped)));
 }
 
 /// Threads that read by themselves, and tasks for which the engine does.

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Error, Log, LogStream, Result, Start, Trimmed};
+use esker_log::{Batch, Log, LogStream, ReadError, Result, Start, Trimmed};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -41,7 +41,7 @@ fn cached_chunks_are_dropped_with_their_segments() {
     let oldest = log.oldest();
     let end = paused.try_next().err();
     assert!(
-        matches!(end, Some(Error::Trimmed(Trimmed { oldest: reported })) if reported == oldest),
+        matches!(end, Some(ReadError::Trimmed(Trimmed { oldest: reported })) if reported == oldest),
         "{end:?}"
     );
     assert_eq!(seen(&held), first, "a batch in the hand");
@@ -51,7 +51,7 @@ fn cached_chunks_are_dropped_with_their_segments() {
 }
 
 /// Reads until the last record. Returns how often it got `Trimmed`.
-fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
+fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch, ReadError>) -> u64 {
     let mut stream = log.stream(Start::Oldest).unwrap();
     let (mut at, mut trimmed) = (0, 0);
     while at < last {
@@ -62,7 +62,7 @@ fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u6
                 at = if at == 0 { first - 1 } else { at };
                 at = follows(&batch, at);
             }
-            Err(Error::Trimmed(_)) => {
+            Err(ReadError::Trimmed(_)) => {
                 stream = oldest(log);
                 (at, trimmed) = (0, trimmed + 1);
             }
@@ -77,7 +77,7 @@ fn oldest(log: &Log) -> LogStream {
     loop {
         match log.stream(Start::Oldest) {
             Ok(stream) => return stream,
-            Err(Error::Trimmed(_)) => {}
+            Err(ReadError::Trimmed(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -120,7 +120,7 @@ fn lapped_readers_get_no_record_of_a_recycled_segment() {
             });
         });
         let end = paused.blocking_next().err();
-        assert!(matches!(end, Some(Error::Trimmed(_))), "{end:?}");
+        assert!(matches!(end, Some(ReadError::Trimmed(_))), "{end:?}");
         let mut again = log.stream(Start::Oldest).unwrap();
         let batch = again.blocking_next().unwrap();
         assert!(follows(&batch, log.oldest().0 - 1) <= last);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Options, ReadOptions, repair, verify_with};
+use esker_log::{AppendError, Log, Options, ReadError, ReadOptions, repair, verify_with};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -47,9 +47,9 @@ fn corrupt_log(extra: u64) -> (SimDisk, Options, u64) {
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let last = loop {
         let seq = log.accepted().0 + 1;
-        match log.append(payload(seq)).and_then(esker_log::Ticket::blocking_wait) {
+        match log.append(payload(seq)).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
             Ok(_) => {}
-            Err(Error::NoSpace { .. }) => break seq - 1,
+            Err(AppendError::NoSpace { .. }) => break seq - 1,
             Err(error) => panic!("{error:?}"),
         }
     };
@@ -91,7 +91,7 @@ fn repaired_with(extra: u64) {
                 seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())));
             }
             Ok(None) => break,
-            Err(Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             Err(error) => panic!("{error:?}"),
         }
     }

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, SeqRange, Start, repair, verify,
+    Engine, Log, OnCorruption, OpenError, ReadError, ReadOnlyLog, RepairError, Seq, SeqRange,
+    Start, repair, verify,
 };
 
 use crate::corruption_kit::cases::Cases;
@@ -75,7 +76,7 @@ fn repair_without_any_headers_and_one_segment() {
                     }
                     match Log::builder(DIR).options(options(&disk.fork(3), &engine)).open() {
                         Ok(_) if !verifies => return Err("it opens".into()),
-                        Err(Error::Corrupted(_)) | Ok(_) => {}
+                        Err(OpenError::Corrupted(_)) | Ok(_) => {}
                         Err(other) => return Err(format!("{other:?}")),
                     }
                     quarantine(&sample, &disk, &losses, Repairing::Function)
@@ -117,7 +118,7 @@ fn repair_that_is_refused_writes_no_manifest() {
     put(&disk, &segment_path(2), &other);
     let before = disk.files(Path::new(DIR)).unwrap();
     let refused = repair(DIR, options(&disk, &Engine::manual())).unwrap_err();
-    assert!(matches!(&refused, Error::ForeignFile { file } if *file == segment_path(2)));
+    assert!(matches!(&refused, RepairError::ForeignFile { file } if *file == segment_path(2)));
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
     unlink(&disk, &segment_path(2));
     let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
@@ -169,7 +170,8 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     }
     let engine = Engine::manual();
     let before = disk.fingerprint();
-    let is_damaged = |error: Error| assert!(matches!(error, Error::Corrupted(_)), "{error:?}");
+    let is_damaged =
+        |error: OpenError| assert!(matches!(error, OpenError::Corrupted(_)), "{error:?}");
     is_damaged(Log::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
     is_damaged(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
     let report = verify(DIR, options(&disk, &engine)).unwrap();
@@ -181,7 +183,7 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     let reported = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
     assert!(
-        matches!(reported, Error::Quarantined(SeqRange { from: Seq(7), to: Seq(12) })),
+        matches!(reported, ReadError::Quarantined(SeqRange { from: Seq(7), to: Seq(12) })),
         "{reported:?}"
     );
     assert_eq!(log.append(b"on").unwrap().blocking_wait().unwrap().seq, Seq(13));
@@ -224,11 +226,11 @@ fn unused_segment_of_another_log_is_not_removed() {
     let (disk, _) = corruption_kit::edits::replace(&sample, &in_dir("manifest"), &manifest);
     let before = disk.files(Path::new(DIR)).unwrap();
     match Log::builder(DIR).options(options(&disk, &Engine::manual())).open() {
-        Err(Error::ForeignFile { .. }) => {}
+        Err(OpenError::ForeignFile { .. }) => {}
         other => panic!("{other:?}"),
     }
     let reported = verify(DIR, options(&disk, &Engine::manual())).unwrap_err();
-    assert!(matches!(reported, Error::ForeignFile { .. }), "{reported:?}");
+    assert!(matches!(reported, RepairError::ForeignFile { .. }), "{reported:?}");
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
 }
 
@@ -246,7 +248,7 @@ fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
     corruption_kit::edits::put(&disk, &in_dir("manifest"), &older);
     assert!(matches!(
         Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
-        Err(Error::Corrupted(_))
+        Err(OpenError::Corrupted(_))
     ));
     assert!(!verify(DIR, options(&disk, &engine)).unwrap().corruption.is_empty());
     repair(DIR, options(&disk, &engine)).unwrap();
@@ -310,7 +312,7 @@ fn repair_without_the_manifest_takes_no_segment_of_another_log() {
     let before = disk.fingerprint();
     let refused = repair(DIR, options(&disk, &engine));
     assert!(
-        matches!(&refused, Err(Error::ForeignFile { file }) if *file == segment_path(1)),
+        matches!(&refused, Err(RepairError::ForeignFile { file }) if *file == segment_path(1)),
         "{refused:?}"
     );
     assert_eq!(disk.fingerprint(), before);
@@ -328,7 +330,7 @@ fn repair_without_the_manifest_takes_no_segment_of_another_log() {
     put(&disk, &in_dir("manifest.next"), &foreign);
     let refused = repair(DIR, options(&disk, &engine));
     assert!(
-        matches!(&refused, Err(Error::ForeignFile { file }) if *file == in_dir("manifest.next")),
+        matches!(&refused, Err(RepairError::ForeignFile { file }) if *file == in_dir("manifest.next")),
         "{refused:?}"
     );
 }
@@ -368,7 +370,7 @@ fn log_that_ends_below_its_trim_point_is_corrupted() {
     disk.flip_bit(&segment_path(1), (last as u64 * 4096 + 100) * 8).unwrap();
     assert!(matches!(
         Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
-        Err(Error::Corrupted(_))
+        Err(OpenError::Corrupted(_))
     ));
     assert!(!verify(DIR, options(&disk, &engine)).unwrap().corruption.is_empty());
     repair(DIR, options(&disk, &engine)).unwrap();

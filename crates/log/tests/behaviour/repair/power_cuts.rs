@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Log, OnCorruption, OpenCheck, repair};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, repair};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -30,10 +30,10 @@ impl Mending {
         let mut options = options(&disk.process(), &engine);
         options.check = OpenCheck::Full;
         let outcome = match self {
-            Mending::Repair => repair(DIR, &options).map(drop),
+            Mending::Repair => repair(DIR, &options).map(drop).map_err(Error::from),
             Mending::Opening(on_corruption) => {
                 options.on_corruption = on_corruption;
-                Log::builder(DIR).options(options).open().map(drop)
+                Log::builder(DIR).options(options).open().map(drop).map_err(Error::from)
             }
         };
         engine.stop();

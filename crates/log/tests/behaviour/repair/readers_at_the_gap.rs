@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, SeqRange, Start, Stored};
+use esker_log::{Engine, Log, OnCorruption, ReadError, ReadOnlyLog, Seq, SeqRange, Start, Stored};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::corruption_kit::DIR;
@@ -24,13 +24,15 @@ fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
 }
 
 /// The gaps that a source reports until it has to wait.
-fn reported(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Vec<(u64, u64)> {
+fn reported(
+    mut next: impl FnMut() -> Option<Result<esker_log::Batch, ReadError>>,
+) -> Vec<(u64, u64)> {
     let mut gaps: Vec<(u64, u64)> = Vec::new();
     for _ in 0..1000 {
         match next() {
-            None | Some(Err(Error::Timeout)) => return gaps,
+            None | Some(Err(ReadError::Timeout)) => return gaps,
             Some(Ok(batch)) => assert!(!batch.is_empty()),
-            Some(Err(Error::Quarantined(SeqRange { from, to }))) => match gaps.last_mut() {
+            Some(Err(ReadError::Quarantined(SeqRange { from, to }))) => match gaps.last_mut() {
                 // Two corrupted units side by side may be one gap or two.
                 Some((_, end)) if *end == from.0 => *end = to.0,
                 _ => gaps.push((from.0, to.0)),
@@ -147,7 +149,7 @@ fn read_only_log_meets_the_gap_once() {
     for (from, to) in gaps(&sample) {
         for seq in from + 1..=to {
             match reader.read(seq) {
-                Err(Error::Quarantined(SeqRange { from: f, to: t })) => {
+                Err(ReadError::Quarantined(SeqRange { from: f, to: t })) => {
                     assert!(f.0 < seq && seq <= t.0);
                 }
                 other => panic!("{seq}: {other:?}"),
@@ -167,7 +169,7 @@ fn a_stream_says_that_it_has_passed_the_gap() {
         let last = match stream.try_next() {
             Ok(Some(batch)) => batch.last(),
             Ok(None) => break,
-            Err(Error::Quarantined(SeqRange { to, .. })) => {
+            Err(ReadError::Quarantined(SeqRange { to, .. })) => {
                 met += 1;
                 Some(to)
             }
@@ -185,7 +187,7 @@ fn a_task_that_asks_for_a_number_in_the_gap_gets_the_gap() {
     for (from, to) in gaps(&sample) {
         for seq in from + 1..=to {
             match log.read_async(seq).now_or_never().expect("a manual engine reads at once") {
-                Err(Error::Quarantined(SeqRange { from: f, to: t })) => {
+                Err(ReadError::Quarantined(SeqRange { from: f, to: t })) => {
                     assert!(f.0 < seq && seq <= t.0);
                 }
                 other => panic!("{seq}: {other:?}"),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, OnCorruption, repair};
+use esker_log::{Engine, LogError, OnCorruption, RepairError, repair};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{cut, flip, put};
@@ -327,7 +327,10 @@ fn a_directory_before_a_lost_header_is_refused() {
     made.create_dir(unknown.file_name().unwrap().to_str().unwrap()).unwrap();
     let before = disk.fingerprint();
     let refused = repair(DIR, options(&disk, &Engine::manual())).unwrap_err();
-    assert!(matches!(&refused, Error::Io(cause) if cause.path() == unknown), "{refused:?}");
+    assert!(
+        matches!(&refused, RepairError::Log(LogError::Io(cause)) if cause.path() == unknown),
+        "{refused:?}"
+    );
     assert_eq!(disk.fingerprint(), before);
 }
 

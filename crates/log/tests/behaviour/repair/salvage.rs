@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOptions, Salvage, Salvaged, Start, repair, salvage, salvage_log};
+use esker_log::{
+    Log, ReadError, ReadOptions, RepairError, Salvage, Salvaged, Start, repair, salvage,
+    salvage_log,
+};
 
 use crate::corruption_kit::map::{Map, segment_path};
 use crate::fixture::{DIR, ReadRecord, all, append, append_many, driven, payload, payloads, seen};
@@ -220,7 +223,7 @@ fn kept(disk: &SimDisk) -> BTreeSet<ReadRecord> {
         match stream.try_next() {
             Ok(Some(batch)) => kept.extend(seen(&batch)),
             Ok(None) => return kept,
-            Err(Error::Quarantined(_)) => {}
+            Err(ReadError::Quarantined(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -234,7 +237,7 @@ fn what_is_no_file_of_a_log_is_refused() {
     for name in ["manifest", "lock", "x.bytes", "1-4294963200.bytes", "1-4097.bytes"] {
         let path = Path::new(DIR).join(name);
         let error = salvage(&path, options(&disk)).unwrap_err();
-        assert!(matches!(error, Error::NotALog { .. }), "{name}: {error}");
+        assert!(matches!(error, RepairError::NotALog { .. }), "{name}: {error}");
     }
     // Of another log: nothing in it matches.
     let other = Log::builder("/other").options(driven(&disk).0).open().unwrap();

@@ -6,7 +6,7 @@
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, Start, repair, verify,
+    Engine, Log, OnCorruption, OpenCheck, ReadError, ReadOnlyLog, Seq, Start, repair, verify,
 };
 
 use crate::corruption_kit::DIR;
@@ -51,14 +51,14 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     let log = Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
     reads(&log, items)?;
     match log.read(floor) {
-        Err(Error::Trimmed(_)) => {}
+        Err(ReadError::Trimmed(_)) => {}
         other => return Err(format!("{floor} was dropped, and is {other:?}")),
     }
     if log.storage().metadata().after != Seq(floor) {
         return Err(format!("{:?}", log.storage().metadata()));
     }
     let last = log.durable();
-    let ticket = log.append(b"on").and_then(|ticket| ticket.blocking_wait());
+    let ticket = log.append(b"on").and_then(|ticket| Ok(ticket.blocking_wait()?));
     match ticket {
         Ok(at) if at.seq.0 == last.0 + 1 => Ok(()),
         other => Err(format!("appending: {other:?}")),

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Error, InvalidOption, Log, Options, Policy, ReadOnlyLog, Retention, Seq};
+use esker_log::{
+    Engine, InvalidOption, Log, LogError, Options, Policy, ReadOnlyLog, Retention, RetentionError,
+    Seq,
+};
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads};
 
@@ -213,7 +216,7 @@ fn limits_change_while_the_log_is_open() {
     let refused = log.retention().set_limits(retention);
     assert!(matches!(
         refused,
-        Err(Error::InvalidOption(InvalidOption { option: "retention.segments", .. }))
+        Err(RetentionError::InvalidOption(InvalidOption { option: "retention.segments", .. }))
     ));
     assert_eq!(log.retention().limits(), Retention::NONE);
     retention.segments = Some(3);
@@ -236,7 +239,10 @@ fn limits_change_while_the_log_is_open() {
     check_run(&log);
     assert_eq!(log.oldest(), Seq(201));
     log.close().unwrap();
-    assert!(matches!(log.retention().set_limits(Retention::NONE), Err(Error::Closed)));
+    assert!(matches!(
+        log.retention().set_limits(Retention::NONE),
+        Err(RetentionError::Log(LogError::Closed))
+    ));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.retention().limits(), Retention::NONE);
     log.close().unwrap();

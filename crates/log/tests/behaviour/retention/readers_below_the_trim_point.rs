@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Seq, Start, Trimmed};
+use esker_log::{Engine, Error, Log, ReadError, Seq, Start, Trimmed};
 
 use crate::fixture::{DIR, append, driven, log, payload, payloads, read_from, seen};
 
@@ -49,12 +49,18 @@ fn every_way_of_reading_dropped_records_returns_trimmed() {
     let (log, _) = turned();
     let oldest = log.oldest().0;
     for below in [1, oldest / 2, oldest - 1] {
-        assert_eq!(oldest_reported(log.read(below)), oldest);
-        assert_eq!(oldest_reported(log.stream(Start::From(Seq(below)))), oldest);
-        assert_eq!(oldest_reported(log.stream(Start::After(Seq(below - 1)))), oldest);
+        assert_eq!(oldest_reported(log.read(below).map_err(Into::into)), oldest);
+        assert_eq!(
+            oldest_reported(log.stream(Start::From(Seq(below))).map_err(Into::into)),
+            oldest
+        );
+        assert_eq!(
+            oldest_reported(log.stream(Start::After(Seq(below - 1))).map_err(Into::into)),
+            oldest
+        );
     }
-    assert_eq!(oldest_reported(log.read_at(esker_log::Position(5000))), oldest);
-    assert!(matches!(log.read(0), Err(Error::NotFound { .. })));
+    assert_eq!(oldest_reported(log.read_at(esker_log::Position(5000)).map_err(Into::into)), oldest);
+    assert!(matches!(log.read(0), Err(ReadError::NotFound { .. })));
     log.close().unwrap();
 }
 
@@ -71,8 +77,8 @@ fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     append(&log, 900);
     engine.run();
     let oldest = log.oldest().0;
-    assert_eq!(oldest_reported(not_begun.try_next()), oldest);
-    assert_eq!(oldest_reported(begun.try_next()), oldest);
+    assert_eq!(oldest_reported(not_begun.try_next().map_err(Into::into)), oldest);
+    assert_eq!(oldest_reported(begun.try_next().map_err(Into::into)), oldest);
     let mut again = log.stream(Start::Oldest).unwrap();
     assert_eq!(seen(&again.try_next().unwrap().unwrap())[0], (oldest, payload(oldest)));
     log.close().unwrap();
@@ -87,10 +93,10 @@ fn reader_below_a_truncation_gets_trimmed() {
     begun.try_next().unwrap().unwrap();
     let mut far = log.stream(Start::From(Seq(30))).unwrap();
     log.retention().truncate_before(25).unwrap();
-    assert_eq!(oldest_reported(begun.try_next()), 25);
+    assert_eq!(oldest_reported(begun.try_next().map_err(Into::into)), 25);
     assert_eq!(seen(&far.try_next().unwrap().unwrap())[0].0, 30);
-    assert_eq!(oldest_reported(log.read(24)), 25);
-    assert_eq!(oldest_reported(log.stream(Start::From(Seq(24)))), 25);
+    assert_eq!(oldest_reported(log.read(24).map_err(Into::into)), 25);
+    assert_eq!(oldest_reported(log.stream(Start::From(Seq(24))).map_err(Into::into)), 25);
     assert_eq!(read_from(&log, Start::From(Seq(25))).unwrap(), payloads(25..=40));
     log.close().unwrap();
 }
@@ -111,7 +117,7 @@ fn recycling_leaves_kept_batches_unchanged() {
         match stream.try_next() {
             Ok(Some(batch)) => held.push(batch),
             Ok(None) => {}
-            Err(Error::Trimmed(_)) => stream = log.stream(Start::Oldest).unwrap(),
+            Err(ReadError::Trimmed(_)) => stream = log.stream(Start::Oldest).unwrap(),
             Err(error) => panic!("round {round}: {error}"),
         }
     }

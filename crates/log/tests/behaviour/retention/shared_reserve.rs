@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::component::{Purpose, SharedReserve};
-use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, SeqRange, Start};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, ReadError, SeqRange, Start};
 
 use crate::fixture::driven;
 
@@ -32,7 +32,7 @@ fn options(disk: &SimDisk) -> (Options, Engine) {
 fn other(options: &Options, shared: Option<SharedReserve>, number: usize) -> Result<Log, Error> {
     let mut options = options.clone();
     options.shared_reserve = shared;
-    Log::builder(format!("/other-{number}")).options(options).open()
+    Log::builder(format!("/other-{number}")).options(options).open().map_err(Into::into)
 }
 
 fn open(disk: &SimDisk, count: usize) -> Result<Logs, Error> {
@@ -50,8 +50,8 @@ fn open_with(disk: &SimDisk, count: usize, policy: Policy) -> Result<Logs, Error
     Ok(Logs { disk: disk.clone(), owner, others, engine })
 }
 
-fn is_full(outcome: Result<esker_log::Ticket, Error>) -> bool {
-    match outcome.and_then(esker_log::Ticket::blocking_wait) {
+fn is_full(outcome: Result<esker_log::Ticket, impl Into<Error>>) -> bool {
+    match outcome.map_err(Into::into).and_then(|ticket| Ok(ticket.blocking_wait()?)) {
         Ok(_) => false,
         Err(error) if error.is_no_space() => true,
         Err(error) => panic!("{error:?}"),
@@ -218,7 +218,7 @@ fn a_repaired_log_is_recovered_in_the_shared_reserve() {
             match stream.try_next() {
                 Ok(Some(batch)) => records += batch.iter().count(),
                 Ok(None) => break,
-                Err(Error::Quarantined(SeqRange { from, to })) => lost += to.0 - from.0,
+                Err(ReadError::Quarantined(SeqRange { from, to })) => lost += to.0 - from.0,
                 Err(error) => panic!("{less}: {error:?}"),
             }
         }

@@ -2,7 +2,10 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Seq, salvage_log, verify};
+use esker_log::{
+    AppendError, Log, LogError, OnCorruption, ReadOnlyLog, ReadOptions, RetentionError, Seq,
+    salvage_log, verify,
+};
 
 use crate::fixture::{
     DIR, LONG, Opens, all, append, driven, in_time, is_eio, log, payload, payloads, small,
@@ -57,8 +60,14 @@ fn truncation_above_the_durable_end_is_refused() {
     let (log, ..) = log();
     append(&log, 5);
     let ticket = log.append(payload(6)).unwrap();
-    assert!(matches!(log.retention().truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
-    assert!(matches!(log.retention().truncate_before(u64::MAX), Err(Error::NotFound { .. })));
+    assert!(matches!(
+        log.retention().truncate_before(7),
+        Err(RetentionError::NotFound { seq: Seq(7) })
+    ));
+    assert!(matches!(
+        log.retention().truncate_before(u64::MAX),
+        Err(RetentionError::NotFound { .. })
+    ));
     assert_eq!(all(&log), payloads(1..=5));
     ticket.blocking_wait().unwrap();
     log.retention().truncate_before(7).unwrap();
@@ -101,10 +110,16 @@ fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     append(&log, 200);
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("manifest"));
     let failed = log.retention().truncate_before(100).unwrap_err();
-    assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
+    assert!(
+        matches!(failed, RetentionError::Log(LogError::Io(_))) && is_eio(&failed),
+        "{failed:?}"
+    );
     disk.clear_faults();
     let refused = log.append(b"x").unwrap_err();
-    assert!(matches!(refused, Error::Poisoned(_)) && is_eio(&refused), "{refused:?}");
+    assert!(
+        matches!(refused, AppendError::Log(LogError::Poisoned(_))) && is_eio(&refused),
+        "{refused:?}"
+    );
     drop(log);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let left = all(&log);

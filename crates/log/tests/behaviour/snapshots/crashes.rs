@@ -10,7 +10,7 @@ use crate::snapshots::transfer::send;
 use crate::snapshots::{CHUNK, content, read, write};
 
 fn open(disk: &SimDisk) -> Result<Log> {
-    Log::builder(DIR).options(driven(disk).0).open()
+    Log::builder(DIR).options(driven(disk).0).open().map_err(Into::into)
 }
 
 /// Runs `change` on forks of the disk, with a cut at every call that it makes, and then `check`
@@ -73,7 +73,7 @@ fn a_cut_while_a_snapshot_is_removed_leaves_it_whole_or_not_at_all() {
     log.close().unwrap();
     at_every_call(
         &disk,
-        |log| log.snapshots().remove(5),
+        |log| log.snapshots().remove(5).map_err(Into::into),
         |log, done, cut| {
             let found = read(log, 5).unwrap();
             assert!(found.is_none() || (!done && found.as_ref() == Some(&state)), "cut {cut}");

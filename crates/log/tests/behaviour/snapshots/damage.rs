@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOnlyLog};
+use esker_log::{Error, Log, LogError, ReadOnlyLog, Seq, SnapshotError, Trimmed};
 
 use crate::fixture::{DIR, driven, log};
 use crate::snapshots::{CHUNK, content, read, write};
@@ -38,7 +38,7 @@ fn a_flipped_bit_anywhere_is_reported() {
         let log = reopened(&disk);
         let opened = log.snapshots().reader(5);
         let answer = opened.and_then(|reader| reader.unwrap().verify());
-        assert!(matches!(answer, Err(Error::Corrupted(_))), "byte {byte}: {answer:?}");
+        assert!(matches!(answer, Err(SnapshotError::Corrupted(_))), "byte {byte}: {answer:?}");
         // Reading checks it, too.
         let answer = log.snapshots().reader(5).map(|reader| {
             reader.unwrap().read_to_end(&mut Vec::new()).map_err(|error| error.kind())
@@ -113,7 +113,7 @@ fn the_newest_valid_snapshot_is_returned() {
     assert!(log.snapshots().newest().unwrap().is_none());
     crate::fixture::append(&log, 3);
     drop(log.append("not durable").unwrap());
-    assert!(matches!(log.snapshots().put(4, &b"ahead"[..]), Err(Error::NotFound { .. })));
+    assert!(matches!(log.snapshots().put(4, &b"ahead"[..]), Err(SnapshotError::NotFound { .. })));
     for at in 1..=3 {
         let state = content(at, 5000);
         assert_eq!(log.snapshots().put(at, &state[..]).unwrap(), 3 * 4096);
@@ -135,7 +135,7 @@ fn the_newest_valid_snapshot_is_returned() {
     assert_eq!(newest(&log), Some(3));
     // It replaces the last one of its number only once it is whole.
     let failing = std::io::Read::chain(&b"a part"[..], Failing);
-    assert!(matches!(log.snapshots().put(3, failing), Err(Error::Io(_))));
+    assert!(matches!(log.snapshots().put(3, failing), Err(SnapshotError::Log(LogError::Io(_)))));
     assert_eq!((newest(&log), log.snapshots().list().unwrap()), (Some(3), vec![1, 2, 3]));
     disk.flip_bit(&file(3), (4096 + 100) * 8).unwrap();
     assert_eq!(newest(&log), Some(2));
@@ -145,6 +145,35 @@ fn the_newest_valid_snapshot_is_returned() {
     log.snapshots().remove(1).unwrap();
     assert_eq!(newest(&log), None);
     log.close().unwrap();
+}
+
+/// A source that fails with this error of a log.
+struct FailingWith(Error);
+
+impl Read for FailingWith {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other(self.0.clone()))
+    }
+}
+
+/// A source may read another log, and pass on errors that no snapshot has.
+#[test]
+fn error_of_any_log_in_a_source_is_one_of_reading_it() {
+    let (log, disk, _engine) = log();
+    crate::fixture::append(&log, 1);
+    let trimmed = Error::Trimmed(Trimmed { oldest: Seq(5) });
+    for error in [Error::Full, Error::Closed, Error::NotFound { seq: Seq(9) }, trimmed] {
+        let text = error.to_string();
+        let put = log.snapshots().put(1, FailingWith(error));
+        let Err(SnapshotError::Log(LogError::Io(cause))) = put else { panic!("{put:?}") };
+        assert_eq!(std::error::Error::source(&cause).unwrap().to_string(), text);
+    }
+    // That of a snapshot stays what it is.
+    write(&log, 7, &content(7, 100)).unwrap();
+    disk.flip_bit(&file(7), (4096 + 100) * 8).unwrap();
+    let source = log.snapshots().reader(7).unwrap().unwrap();
+    assert!(matches!(log.snapshots().put(1, source), Err(SnapshotError::Corrupted(_))));
+    assert_eq!(log.snapshots().list().unwrap(), [7]);
 }
 
 /// A source that cannot be read.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Op, StdDisk};
-use esker_log::{Error, Log, Options, ReadOnlyLog};
+use esker_log::{AppendError, Error, Log, LogError, Options, ReadOnlyLog, SnapshotError};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, append, driven, log, small};
@@ -46,7 +46,7 @@ fn what_is_written_is_read() {
         write(&log, 14, b"another").unwrap();
         assert_eq!(read(&log, 14).unwrap(), Some(b"another".to_vec()));
         log.close().unwrap();
-        assert!(matches!(log.snapshots().list(), Err(Error::Closed)));
+        assert!(matches!(log.snapshots().list(), Err(LogError::Closed)));
     }
     // The log keeps its records, and a reader without the lock finds the snapshots.
     let reader = ReadOnlyLog::open(&real_dir).unwrap();
@@ -152,8 +152,8 @@ fn a_failed_write_is_reported_and_leaves_the_log_alone() {
             }
             let refused = writer.publish(b"").unwrap_err();
             let expected = match effect {
-                Effect::NoSpace => matches!(refused, Error::NoSpace { .. }),
-                _ => matches!(refused, Error::Io(_)),
+                Effect::NoSpace => matches!(refused, SnapshotError::NoSpace { .. }),
+                _ => matches!(refused, SnapshotError::Log(LogError::Io(_))),
             };
             assert!(expected, "{op:?} {nth}: {refused:?}");
             assert!(disk.files(Path::new(DIR)).unwrap().iter().all(|name| !name.ends_with(".new")));
@@ -174,8 +174,8 @@ fn a_name_that_is_not_durable_poisons_the_log() {
     write(&log, 4, b"older").unwrap();
     disk.inject(Fault::on(Op::SyncDir, Effect::Io).nth(1));
     assert!(matches!(write(&log, 5, b"state"), Err(Error::Io(_))));
-    assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.snapshots().remove(4), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append("x"), Err(AppendError::Log(LogError::Poisoned(_)))));
+    assert!(matches!(log.snapshots().remove(4), Err(LogError::Poisoned(_))));
     assert_eq!(read(&log, 4).unwrap(), Some(b"older".to_vec()));
 }
 
@@ -196,7 +196,7 @@ fn a_full_directory_refuses_a_snapshot_and_no_more() {
     // Any other failure to rename may have changed the name.
     disk.inject(Fault::on(Op::Rename, Effect::Io));
     assert!(matches!(write(&log, 6, b"state"), Err(Error::Io(_))));
-    assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.append("x"), Err(AppendError::Log(LogError::Poisoned(_)))));
 }
 
 /// Its lock is released, so another process may be using the directory.
@@ -211,10 +211,10 @@ fn a_closed_log_publishes_and_removes_nothing() {
     log.close().unwrap();
     let (options, _engine) = driven(&disk);
     let next = Log::builder(DIR).options(options).open().unwrap();
-    assert!(matches!(small.publish(b""), Err(Error::Closed)));
-    assert!(matches!(large.publish(b""), Err(Error::Closed)));
-    assert!(matches!(log.snapshots().remove(1), Err(Error::Closed)));
-    assert!(matches!(log.snapshots().writer(4), Err(Error::Closed)));
+    assert!(matches!(small.publish(b""), Err(SnapshotError::Log(LogError::Closed))));
+    assert!(matches!(large.publish(b""), Err(SnapshotError::Log(LogError::Closed))));
+    assert!(matches!(log.snapshots().remove(1), Err(LogError::Closed)));
+    assert!(matches!(log.snapshots().writer(4), Err(LogError::Closed)));
     assert_eq!(next.snapshots().list().unwrap(), [1]);
 }
 
@@ -266,5 +266,5 @@ fn the_newest_snapshot_is_found_while_the_writer_replaces_it() {
     assert_eq!(state, content(41, 10));
     assert!(reader.snapshots().newest().unwrap().is_none());
     reader.close();
-    assert!(matches!(reader.snapshots().newest(), Err(Error::Closed)));
+    assert!(matches!(reader.snapshots().newest(), Err(SnapshotError::Log(LogError::Closed))));
 }

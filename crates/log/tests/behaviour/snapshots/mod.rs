@@ -26,7 +26,7 @@ fn write(log: &Log, at: u64, content: &[u8]) -> Result<u64> {
         written.map_err(|error| error.downcast::<esker_log::Error>().unwrap())?;
     }
     assert_eq!(writer.len(), content.len() as u64);
-    writer.publish(&at.to_be_bytes())
+    writer.publish(&at.to_be_bytes()).map_err(Into::into)
 }
 
 /// The content, after a check of the whole; `None` if there is none.

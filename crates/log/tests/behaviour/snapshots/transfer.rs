@@ -5,7 +5,7 @@ use std::path::Path;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Error, Log, Result};
+use esker_log::{Error, Log, Result, SnapshotError};
 
 use crate::fixture::{DIR, log};
 use crate::snapshots::{CHUNK, content, read, write};
@@ -24,7 +24,7 @@ pub fn send(from: &Log, at: u64, to: &Log, most: u32) -> Result<u32> {
         incoming.write(chunk)?;
         sent += 1;
     }
-    incoming.publish().map(|()| sent)
+    incoming.publish().map(|()| sent).map_err(Into::into)
 }
 
 fn two() -> (Log, Log, SimDisk) {
@@ -122,19 +122,19 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
         let mut header = header.clone();
         header[byte] ^= 1;
         assert!(
-            matches!(b.snapshots().receive(&header, |_, _| true), Err(Error::Corrupted(_))),
+            matches!(b.snapshots().receive(&header, |_, _| true), Err(SnapshotError::Corrupted(_))),
             "byte {byte}"
         );
     }
     assert!(matches!(
         b.snapshots().receive(&header[..4000], |_, _| true),
-        Err(Error::Corrupted(_))
+        Err(SnapshotError::Corrupted(_))
     ));
     let refused = b.snapshots().receive(&header, |at, note| at != 5 || note != 5u64.to_be_bytes());
-    assert!(matches!(refused, Err(Error::Corrupted(_))), "it is not admitted");
+    assert!(matches!(refused, Err(SnapshotError::Corrupted(_))), "it is not admitted");
     let mut incoming = b.snapshots().receive(&header, |_, _| true).unwrap();
     let busy = b.snapshots().receive(&header, |_, _| true);
-    assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
+    assert!(matches!(busy, Err(SnapshotError::Busy { .. })), "{busy:?}");
     let chunk = reader.sealed_chunk(0).unwrap().to_vec();
     let mut flipped = chunk.clone();
     flipped[100_000] ^= 1;
@@ -143,13 +143,13 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     let second = reader.sealed_chunk(1).unwrap().to_vec();
     let other = a.snapshots().reader(6).unwrap().unwrap().sealed_chunk(0).unwrap().to_vec();
     for wrong in [&flipped, &longer, &second, &other, &chunk[..10].to_vec(), &Vec::new()] {
-        assert!(matches!(incoming.write(wrong), Err(Error::Corrupted(_))));
+        assert!(matches!(incoming.write(wrong), Err(SnapshotError::Corrupted(_))));
         assert_eq!(incoming.next(), 0);
     }
     incoming.write(&chunk).unwrap();
     incoming.write(&second).unwrap();
     assert_eq!((incoming.next(), incoming.len_of(2)), (2, 42));
-    assert!(matches!(incoming.publish(), Err(Error::Corrupted(_))), "a chunk is missing");
+    assert!(matches!(incoming.publish(), Err(SnapshotError::Corrupted(_))), "a chunk is missing");
     assert!(b.snapshots().list().unwrap().is_empty());
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 1);
 }

@@ -277,7 +277,7 @@ impl Builder {
                 for len in lens {
                     drop(self.append(log, *len)?);
                 }
-                let ticket = self.going(log.barrier())?;
+                let ticket = self.going(log.barrier().map_err(Into::into))?;
                 self.wait(ticket)?;
             }
             Op::Unwaited(lens) => {
@@ -313,7 +313,7 @@ impl Builder {
                 }
                 self.history.trimming = seq - 1;
                 let done = log.retention().truncate_before(seq);
-                self.going(done)?;
+                self.going(done.map_err(Into::into))?;
                 self.history.trimmed = self.history.trimmed.max(seq - 1);
                 self.stepped(Kind::Other);
             }
@@ -331,7 +331,7 @@ impl Builder {
         let ticket = if self.config.sparse {
             log.write(Append::numbered(Seq(prev), &[(Seq(seq), &payload)])).map_err(Error::from)
         } else {
-            log.append(&payload)
+            log.append(&payload).map_err(Into::into)
         };
         if ticket.is_ok() || !self.disk.is_on() {
             self.history.accepted(seq, prev, payload);
@@ -344,7 +344,7 @@ impl Builder {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<(), Stop> {
-        let last = self.going(ticket.blocking_wait())?.seq.0;
+        let last = self.going(ticket.blocking_wait().map_err(Into::into))?.seq.0;
         self.history.acknowledged(last);
         let page_is_synced = self.config.policy == Policy::OsBuffered;
         self.stepped(Kind::Acknowledged { page_is_synced });

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, Start, VerifyReport, verify};
+use esker_log::{
+    Engine, Error, Log, OpenCheck, ReadError, ReadOnlyLog, Seq, Start, VerifyReport, verify,
+};
 use esker_testkit::{Changes, Files, Rng};
 
 use super::build::Sample;
@@ -230,7 +232,7 @@ fn by_verify(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     let before = location.files();
     let report = match verify(&location.dir, location.options(&engine)) {
         Ok(report) => report,
-        Err(error) => return damage.refusal(&error).map(|()| false),
+        Err(error) => return damage.refusal(&error.into()).map(|()| false),
     };
     if std::env::var_os("ESKER_TRACE").is_some() {
         println!("{report:?}");
@@ -290,7 +292,7 @@ fn by_opening(
     let log = match Log::builder(&location.dir).options(options).open() {
         Ok(log) => log,
         Err(error) => {
-            damage.refusal(&error)?;
+            damage.refusal(&error.clone().into())?;
             let without_lock = |files: Option<Files>| {
                 files.map(|mut files| {
                     files.remove("lock");
@@ -326,8 +328,8 @@ fn read_of(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
         let record = &damage.history().live[seq];
         match log.read(*seq) {
             Ok(view) if *view == *record.payload => {}
-            Err(Error::Quarantined(_)) => {}
-            Err(Error::Corrupted(_)) if read.error.is_some() => {}
+            Err(ReadError::Quarantined(_)) => {}
+            Err(ReadError::Corrupted(_)) if read.error.is_some() => {}
             other => {
                 let other = other.map(|view| view.len());
                 return Err(format!("SILENT LOSS: read({seq}) says {other:?}{}", damage.why()));
@@ -351,7 +353,7 @@ fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     let reader = match ReadOnlyLog::builder(&location.dir).options(location.options(&engine)).open()
     {
         Ok(reader) => reader,
-        Err(error) => return damage.refusal(&error).map(|()| false),
+        Err(error) => return damage.refusal(&error.into()).map(|()| false),
     };
     let read = reading::of_reader(&reader, 0)?;
     damage.history().check_items(&read.items, damage.lost())?;

@@ -54,7 +54,7 @@ fn by_function(damage: &Corruption<'_>, location: &Location, verifies: bool) -> 
             }
             Ok(Done::Left(Some(done)))
         }
-        Err(error) => refused(damage, &error),
+        Err(error) => refused(damage, &error.into()),
     }
 }
 
@@ -68,7 +68,7 @@ fn by_opening(damage: &Corruption<'_>, location: &Location, way: OnCorruption) -
             engine.stop();
             Ok(Done::Left(None))
         }
-        Err(error) => refused(damage, &error),
+        Err(error) => refused(damage, &error.into()),
     }
 }
 
@@ -194,9 +194,12 @@ fn append(log: &Log, claimed: u64) -> Checked<Vec<Item>> {
     let failed = |error: Error| format!("appending: {error:?}");
     log.write(Append::records(&payloads[..2]).atomic())
         .map_err(Error::from)
-        .and_then(|ticket| ticket.blocking_wait())
+        .and_then(|ticket| ticket.blocking_wait().map_err(Into::into))
         .map_err(failed)?;
-    let last = log.append(payloads[2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
+    let last = log
+        .append(payloads[2])
+        .and_then(|ticket| Ok(ticket.blocking_wait()?))
+        .map_err(|error| failed(error.into()))?;
     if prev < claimed {
         return Err(format!(
             "{claimed} was durable, and its number is assigned again after {prev}"

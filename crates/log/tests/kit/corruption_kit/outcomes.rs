@@ -2,7 +2,8 @@
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Corruption, Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, SeqRange, Start, verify,
+    Corruption, Engine, Error, Log, OpenCheck, OpenError, ReadError, ReadOnlyLog, RepairError, Seq,
+    SeqRange, Start, verify,
 };
 
 use super::DIR;
@@ -109,7 +110,7 @@ fn outcome_of_verify(
     let engine = Engine::manual();
     let report = match verify(DIR, options(disk, &engine)) {
         Ok(report) => report,
-        Err(Error::Corrupted(damage)) => {
+        Err(RepairError::Corrupted(damage)) => {
             names_the_harm(sample, edit, &damage)?;
             return Ok(false);
         }
@@ -135,7 +136,7 @@ fn outcome_of_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked
     let engine = Engine::manual();
     let reader = match ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open() {
         Ok(reader) => reader,
-        Err(Error::Corrupted(_)) => return Ok(()),
+        Err(OpenError::Corrupted(_)) => return Ok(()),
         Err(other) => return Err(format!("{other:?}")),
     };
     let read = reading::of_reader(&reader, 0)?;
@@ -166,7 +167,7 @@ fn outcome_of_open(
     options.check = validate;
     let log = match Log::builder(DIR).options(options).open() {
         Ok(log) => log,
-        Err(Error::Corrupted(damage)) => {
+        Err(OpenError::Corrupted(damage)) => {
             names_the_harm(sample, edit, &damage)?;
             if is_changed(before, &disk) {
                 return Err("opening refused and changed the files".into());
@@ -278,9 +279,9 @@ fn single_reads(sample: &Sample, log: &Log, met: Option<&Corruption>) -> Checked
         let seq = item.last();
         match (item, log.read(seq)) {
             (Item::Record { payload, .. }, Ok(view)) if *payload == *view => {}
-            (Item::Gap(from, to), Err(Error::Quarantined(SeqRange { from: f, to: t })))
+            (Item::Gap(from, to), Err(ReadError::Quarantined(SeqRange { from: f, to: t })))
                 if (*from, *to) == (f.0, t.0) => {}
-            (_, Err(Error::Corrupted(damage)))
+            (_, Err(ReadError::Corrupted(damage)))
                 if met.is_some_and(|met| met.file == damage.file) => {}
             (_, other) => return Err(format!("SILENT LOSS: read({seq}) says {other:?}")),
         }

@@ -74,8 +74,8 @@ fn drain(mut next: impl FnMut() -> Result<Option<Batch>, Error>) -> Result<Read,
 /// Everything from a place on, in an open log.
 pub fn of_log(log: &Log, start: Start) -> Result<Read, String> {
     match log.stream(start) {
-        Ok(mut stream) => drain(|| stream.try_next()),
-        Err(error) => Ok(Read { items: Vec::new(), error: Some(error) }),
+        Ok(mut stream) => drain(|| stream.try_next().map_err(Into::into)),
+        Err(error) => Ok(Read { items: Vec::new(), error: Some(error.into()) }),
     }
 }
 
@@ -83,7 +83,7 @@ pub fn of_log(log: &Log, start: Start) -> Result<Read, String> {
 pub fn of_reader(reader: &ReadOnlyLog, after: u64) -> Result<Read, String> {
     let start = if after == 0 { Start::Oldest } else { Start::After(Seq(after)) };
     match reader.stream(start) {
-        Ok(mut stream) => drain(|| stream.try_next()),
-        Err(error) => Ok(Read { items: Vec::new(), error: Some(error) }),
+        Ok(mut stream) => drain(|| stream.try_next().map_err(Into::into)),
+        Err(error) => Ok(Read { items: Vec::new(), error: Some(error.into()) }),
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, SeqRange, Start, repair, verify,
+    Engine, Log, OnCorruption, OpenCheck, ReadError, ReadOnlyLog, Seq, SeqRange, Start, repair,
+    verify,
 };
 
 use super::DIR;
@@ -118,7 +119,7 @@ pub fn truncate(sample: &Sample, corrupted: &SimDisk, last: u64, lost: &[Loss]) 
     let log = open(&disk, OnCorruption::Truncate)?;
     check_log(&log, &items)?;
     if let Some(gone) = sample.items.iter().find(|item| item.last() > last)
-        && !matches!(log.read(gone.last()), Err(Error::NotFound { .. }))
+        && !matches!(log.read(gone.last()), Err(ReadError::NotFound { .. }))
     {
         return Err(format!("{} was cut off, and read says otherwise", gone.last()));
     }
@@ -154,7 +155,7 @@ pub fn check_log(log: &Log, items: &[Item]) -> Checked {
                     return Err(format!("read_at({at}), where {seq} is stored, returns {same:?}"));
                 }
             }
-            (Item::Gap(from, to), Err(Error::Quarantined(SeqRange { from: f, to: t })))
+            (Item::Gap(from, to), Err(ReadError::Quarantined(SeqRange { from: f, to: t })))
                 if *from <= f.0 && t.0 <= *to => {}
             (_, other) => return Err(format!("read({seq}) says {other:?}")),
         }
