@@ -124,12 +124,12 @@ impl<S: Clone + PartialEq + Debug> Changes<S> {
 ///
 /// use esker_disk::Disk;
 /// use esker_lab::{BoxError, Changes, Options, Program, cut_power};
-/// use esker_log::{Engine, Log, Start};
+/// use esker_log::{Engine, Log, OpenError, Start};
 ///
 /// /// Appends numbers to a log.
 /// struct Numbers;
 ///
-/// fn open(disk: Arc<dyn Disk>) -> esker_log::Result<Log> {
+/// fn open(disk: Arc<dyn Disk>) -> Result<Log, OpenError> {
 ///     Log::builder("numbers").disk(disk).engine(Engine::manual()).open()
 /// }
 ///

@@ -204,7 +204,7 @@ from_log_operation! {
     LogError: StoreError, BackupError, KeyspaceError;
     AppendError: StoreError, CompactError, KeyspaceError;
     WaitError: WaitError;
-    OpenError: BackupError, CheckError, OpenError, RefreshError, WatchError;
+    OpenError: BackupError, CheckError, Error, OpenError, RefreshError, WatchError;
     ReadError: BackupError, CheckError, RefreshError, StoreError, WatchError;
     RetentionError: BackupError;
     SnapshotError: StoreError;
