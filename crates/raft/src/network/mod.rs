@@ -25,10 +25,10 @@
 //!
 //! # Trust
 //!
-//! With [`PeerSecurity`](transport::PeerSecurity), which encrypts and authenticates, a caller has the
-//! number that it proves. Without it peers are not authenticated: the id of the cluster protects
-//! clusters that were mixed up, and the number of a caller is compared with the members (see
-//! `callers`); both are no secrets.
+//! With [`PeerSecurity`](transport::PeerSecurity), which encrypts and authenticates, a caller has
+//! the number that it proves. Without it peers are not authenticated: the id of the cluster
+//! protects clusters that were mixed up, and the number of a caller is compared with the members
+//! (see `callers`); both are no secrets.
 
 mod address;
 mod append_queue;
