@@ -185,8 +185,8 @@ mod tests {
     use crate::errors::snapshot_errors::{CreateSnapshotError, SnapshotError};
     use crate::state::inner::ConsensusLog;
 
-    /// The messages of one call were those of all: nodes that disagreed on a chosen value were told
-    /// to adopt it, and a key that is too long was a value.
+    /// The messages of one call were those of all: a disagreement on a chosen value advised to
+    /// adopt it, and a key that is too long was called a value.
     #[test]
     fn a_message_advises_nothing_that_is_wrong_in_another_call() {
         let disk = Arc::new(SimDisk::new(1));

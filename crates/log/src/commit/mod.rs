@@ -4,7 +4,8 @@
 //! `driver` runs it on the thread of a waiting caller or of the engine. `commit_io` prepares the
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
 //! `commit_delay` decides whether a commit waits for more callers. `preallocation` gets file space
-//! before records are placed in it, and `shared_reserve` lends the reserve to other logs.
+//! before records are placed in it, `requested_preallocation` does so for callers that must not
+//! block, and `shared_reserve` lends the reserve to other logs.
 //! `preallocator` and `maintenance` do the background work: prewritten blocks, footers, and
 //! `retention`, which asks `ages` what is too old. `write_half` is the shared state, in groups:
 //! `segment_set`, `log_space`, `pending_work`. `lock_order` has its locks, `committer` the state of
@@ -23,6 +24,7 @@ pub(crate) mod maintenance;
 pub(crate) mod pending_work;
 pub(crate) mod preallocation;
 pub(crate) mod preallocator;
+pub(crate) mod requested_preallocation;
 pub(crate) mod retention;
 pub(crate) mod segment_set;
 pub(crate) mod shared_reserve;

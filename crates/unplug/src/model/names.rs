@@ -183,8 +183,8 @@ struct LostName {
 }
 
 impl LostName {
-    /// Whether a user can miss something: a file that came and went since the last sync of its
-    /// directory is nobody's.
+    /// Whether a user can miss something. No user knows a file that came and went since the last
+    /// sync of its directory.
     fn is_missed(&self) -> bool {
         self.left != self.live && (self.live.is_some() || self.durable.is_some())
     }

@@ -8,17 +8,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
-    WriteFlags,
+    FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags};
 use rustix::io::Errno;
 
+use super::attributes::{BLOCK_BYTES, WantedAttributes, attributes, file_type};
 use super::content::Content;
 use super::recorder::Recorder;
-use super::tree::{Access, Inode, NAME_BYTES_MAX, Object, OnExisting};
+use super::tree::{Access, NAME_BYTES_MAX, Object, OnExisting};
 use crate::fault::FaultInjector;
 use crate::record::operation::{Ino, SyncCall};
 
@@ -26,7 +26,6 @@ use crate::record::operation::{Ino, SyncCall};
 const CACHE_TIME: Duration = Duration::from_secs(3600);
 /// The largest write that the kernel sends in one request.
 const WRITE_BYTES_MAX: u32 = 1024 * 1024;
-const BLOCK_BYTES: u32 = 4096;
 /// The blocks and inodes that `statfs` reports: enough for any program.
 const STATFS_BLOCKS: u64 = 1 << 28;
 const STATFS_INODES: u64 = 1 << 30;
@@ -77,31 +76,10 @@ impl RecordedFs {
         }
     }
 
-    fn set_attributes(&self, ino: Ino, wanted: &WantedAttributes) -> Result<FileAttr> {
-        let mut recorder = self.recorder();
-        if let Some(size) = wanted.size {
-            recorder.resize(ino, size)?;
-        }
-        let inode = recorder.tree_mut().inode_mut(ino)?;
-        inode.mode = wanted.mode.map_or(inode.mode, |mode| mode & 0o7777);
-        inode.uid = wanted.uid.unwrap_or(inode.uid);
-        inode.gid = wanted.gid.unwrap_or(inode.gid);
-        inode.modified = match wanted.modified {
-            Some(TimeOrNow::SpecificTime(time)) => time,
-            Some(TimeOrNow::Now) => SystemTime::now(),
-            None => inode.modified,
-        };
-        inode.changed = SystemTime::now();
-        Ok(attributes(ino, inode))
-    }
-
     /// Refuses a write where the disk is full, and records that.
     fn take_space(&self, recorder: &mut Recorder, ino: Ino, offset: u64, bytes: u64) -> Result<()> {
-        self.faults().write(bytes).inspect_err(|_| {
-            let path = recorder.path(ino);
-            let call = format!("write({}, {bytes} bytes at {offset})", path.display());
-            recorder.record_fault(format!("{call} fails with ENOSPC"));
-        })
+        let taken = self.faults().write(bytes);
+        taken.inspect_err(|_| refused_for_space(recorder, "write", ino, (offset, bytes)))
     }
 
     fn sync(&self, ino: Ino, call: SyncCall) -> Result<()> {
@@ -128,7 +106,9 @@ impl RecordedFs {
         let mut recorder = self.recorder();
         if !mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
             let size = recorder.tree().content(ino)?.size();
-            self.faults().allocate(end.saturating_sub(size))?;
+            let taken = self.faults().allocate(end.saturating_sub(size));
+            let range = (offset, length);
+            taken.inspect_err(|_| refused_for_space(&mut recorder, "fallocate", ino, range))?;
         }
         if mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE) {
             recorder.zero(ino, offset, length)?;
@@ -139,15 +119,6 @@ impl RecordedFs {
         }
         Ok(())
     }
-}
-
-/// The attributes that a call changes.
-struct WantedAttributes {
-    mode: Option<u32>,
-    uid: Option<u32>,
-    gid: Option<u32>,
-    size: Option<u64>,
-    modified: Option<TimeOrNow>,
 }
 
 impl Filesystem for RecordedFs {
@@ -192,7 +163,7 @@ impl Filesystem for RecordedFs {
         reply: ReplyAttr,
     ) {
         let wanted = WantedAttributes { mode, uid, gid, size, modified };
-        match self.set_attributes(Ino(ino.0), &wanted) {
+        match wanted.apply(&mut self.recorder(), Ino(ino.0)) {
             Ok(attributes) => reply.attr(&CACHE_TIME, &attributes),
             Err(error) => reply.error(errno(error)),
         }
@@ -534,6 +505,13 @@ impl Filesystem for RecordedFs {
     }
 }
 
+/// Records a call that a full disk refused.
+fn refused_for_space(recorder: &mut Recorder, call: &str, ino: Ino, (offset, bytes): (u64, u64)) {
+    let path = recorder.path(ino);
+    let path = path.display();
+    recorder.record_fault(format!("{call}({path}, {bytes} bytes at {offset}) fails with ENOSPC"));
+}
+
 /// The names in a directory, with those of itself and its parent.
 fn list(recorder: &Recorder, dir: Ino) -> Result<Vec<(Ino, FileType, OsString)>> {
     let tree = recorder.tree();
@@ -564,39 +542,6 @@ fn finish(result: Result<()>, reply: ReplyEmpty) {
 
 fn access(request: &Request, mode: u32, umask: u32) -> Access {
     Access { mode: mode & !umask & 0o7777, uid: request.uid(), gid: request.gid() }
-}
-
-fn attributes(ino: Ino, inode: &Inode) -> FileAttr {
-    let (size, allocated) = match &inode.object {
-        Object::File(content) => (content.size(), content.allocated()),
-        Object::Directory { .. } => (0, 0),
-        Object::Symlink(target) => (target.as_os_str().len() as u64, 0),
-    };
-    FileAttr {
-        ino: INodeNo(ino.0),
-        size,
-        blocks: allocated / 512,
-        atime: inode.modified,
-        mtime: inode.modified,
-        ctime: inode.changed,
-        crtime: inode.modified,
-        kind: file_type(&inode.object),
-        perm: inode.mode as u16,
-        nlink: inode.links,
-        uid: inode.uid,
-        gid: inode.gid,
-        rdev: 0,
-        blksize: BLOCK_BYTES,
-        flags: 0,
-    }
-}
-
-fn file_type(object: &Object) -> FileType {
-    match object {
-        Object::File(_) => FileType::RegularFile,
-        Object::Directory { .. } => FileType::Directory,
-        Object::Symlink(_) => FileType::Symlink,
-    }
 }
 
 fn errno(error: Errno) -> fuser::Errno {

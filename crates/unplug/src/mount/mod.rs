@@ -1,5 +1,6 @@
 //! The mount that records: its tree in memory, the recorder, and the file system for the kernel.
 
+mod attributes;
 mod content;
 mod durable_lines;
 pub mod filesystem;
