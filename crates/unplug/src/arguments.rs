@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::fault::Fault;
@@ -33,15 +34,15 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// A shell command to run first; what it leaves counts as durable
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub setup: Option<String>,
     /// A shell command to run beside PROGRAM, a server: what it prints acknowledges, and PROGRAM
     /// gets SIGTERM when it ends
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub drive: Option<String>,
     /// Count all before a line of output that begins with TEXT as durable: for sync and syncfs,
     /// which FUSE does not show
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub sync_is_durable_at: Option<String>,
     /// A fault to inject while PROGRAM runs: eio-on-fsync (one that --seed chooses),
     /// eio-on-fsync=N, enospc=BYTES (writes past these) or slow (100 ms each fsync); repeatable
@@ -98,7 +99,7 @@ pub struct ReplayArguments {
 #[derive(Debug, Args)]
 pub struct CheckArguments {
     /// A shell command that fails on a directory in which something is lost
-    #[arg(long, value_name = "CMD")]
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     pub check: Option<String>,
     /// The promises of the file system: those of POSIX, or those of ext4 with its default options
     #[arg(long, value_enum, default_value_t)]
@@ -120,4 +121,20 @@ pub struct CheckArguments {
     pub check_timeout: u64,
     #[command(flatten)]
     pub outcome: OutcomeArguments,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An empty check, such as that of an unset variable, passes on each state. Each line begins
+    /// with an empty TEXT.
+    #[test]
+    fn no_flag_takes_an_empty_value() {
+        for flag in ["--setup", "--drive", "--sync-is-durable-at", "--check"] {
+            let parse = |value| Arguments::try_parse_from(["unplug", flag, value, "--", "program"]);
+            assert!(parse("").is_err(), "{flag}");
+            assert!(parse("text").is_ok(), "{flag}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::record::recording::Recording;
 use crate::report::answer::{Answer, ComparedCase};
@@ -22,7 +23,12 @@ pub struct OutcomeArguments {
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
     /// The name of this answer in the baseline [default: the program and its arguments]
-    #[arg(long, value_name = "NAME", requires = "baseline")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "baseline",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     pub case: Option<String>,
     /// Write the answer to the baseline; refused where the environment has CI
     #[arg(long, requires = "baseline")]
