@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::fault::Fault;
@@ -14,6 +14,9 @@ use crate::search::candidates::Candidate;
 pub const STATES_DEFAULT: usize = 10_000;
 pub const SEED_DEFAULT: u64 = 1;
 pub const JOBS_DEFAULT: usize = 2;
+/// The most states of a run, and the most checks at once. More of either would fill the memory.
+pub const STATES_MAX: usize = 10_000_000;
+pub const JOBS_MAX: usize = 256;
 
 /// Cut the power under a program: record what it does to its directory, build the directories that
 /// a power cut could leave, and check each
@@ -108,19 +111,29 @@ pub struct CheckArguments {
     #[arg(long)]
     pub whole_sectors: bool,
     /// How many different states to check
-    #[arg(long, value_name = "N", default_value_t = STATES_DEFAULT)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = STATES_DEFAULT,
+        value_parser = up_to(STATES_MAX)
+    )]
     pub states: usize,
     /// The seed of the states that are drawn
     #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     pub seed: u64,
     /// How many checks run at once
-    #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT, value_parser = up_to(JOBS_MAX))]
     pub jobs: usize,
     /// How long one check may take, in seconds
     #[arg(long, value_name = "S", default_value_t = 10)]
     pub check_timeout: u64,
     #[command(flatten)]
     pub outcome: OutcomeArguments,
+}
+
+/// Parses a number from 1 on.
+fn up_to(max: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=max as u64)
 }
 
 #[cfg(test)]
@@ -135,6 +148,19 @@ mod tests {
             let parse = |value| Arguments::try_parse_from(["unplug", flag, value, "--", "program"]);
             assert!(parse("").is_err(), "{flag}");
             assert!(parse("text").is_ok(), "{flag}");
+        }
+    }
+
+    /// As many threads as there are numbers, or a list of as many states, ended with a panic.
+    #[test]
+    fn numbers_have_a_bound() {
+        for (flag, max) in [("--states", STATES_MAX), ("--jobs", JOBS_MAX)] {
+            let parse = |number: usize| {
+                let number = number.to_string();
+                Arguments::try_parse_from(["unplug", flag, &number, "--", "program"]).is_ok()
+            };
+            assert!(parse(1) && parse(max), "{flag}");
+            assert!(!parse(0) && !parse(max + 1) && !parse(usize::MAX), "{flag}");
         }
     }
 }

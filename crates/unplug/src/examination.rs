@@ -73,18 +73,18 @@ impl Examination<'_> {
     }
 
     fn check_states(&self, answer: &mut Answer) -> Result<()> {
-        let recording = self.recording;
+        let (recording, search) = (self.recording, self.search.clone().within_limits());
         let output = candidates::disk_at(recording, recording.events.len()).output;
         let pool = CheckPool {
             check: self.check,
             nodes: &recording.nodes,
             output: &output,
             folder: self.states,
-            jobs: self.search.jobs.max(1),
+            jobs: search.jobs,
             progress: &self.progress,
         };
         let mut checks = StateChecks { recording, pool: &pool, checked: 0 };
-        let outcome = checks.run(&self.search)?;
+        let outcome = checks.run(&search)?;
         self.progress.finish_and_clear();
         answer.states = checks.checked;
         match outcome {

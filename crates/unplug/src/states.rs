@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 
-use crate::arguments::{CheckArguments, JOBS_DEFAULT, SEED_DEFAULT, STATES_DEFAULT};
+use crate::arguments::{
+    CheckArguments, JOBS_DEFAULT, JOBS_MAX, SEED_DEFAULT, STATES_DEFAULT, STATES_MAX,
+};
 use crate::check::command::{Check, CheckResult};
 use crate::check::pool::{CheckPool, Refused, StateToCheck};
 use crate::model::directory::DirectoryState;
@@ -17,11 +19,11 @@ use crate::search::shrink::shrink;
 /// The number of states, and how they are found.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The most different states to check.
+    /// The most different states to check, at most 10,000,000.
     pub states: usize,
     /// The seed of the states that are drawn.
     pub seed: u64,
-    /// The number of checks that run at once.
+    /// The number of checks that run at once, 1 to 256.
     pub jobs: usize,
     /// Whether the disk writes each sector of 512 bytes whole or not at all, as many disks promise.
     /// Then no sector is torn.
@@ -121,6 +123,12 @@ impl StateChecks<'_> {
 }
 
 impl Search {
+    /// Returns the search with numbers in their limits.
+    pub(crate) fn within_limits(self) -> Self {
+        let (states, jobs) = (self.states.min(STATES_MAX), self.jobs.clamp(1, JOBS_MAX));
+        Self { states, jobs, ..self }
+    }
+
     fn sector_writes(&self) -> SectorWrites {
         if self.whole_sectors { SectorWrites::Whole } else { SectorWrites::Torn }
     }
