@@ -16,7 +16,7 @@ use crate::error::ServerError;
 use crate::options::{CertificateFiles, ServerOptions};
 
 /// The time between two warnings that the operator's certificate ends.
-const EXPIRY_WARNING_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const EXPIRY_WARNING_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 /// The shortest time between two checks.
 pub(crate) const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 

@@ -9,10 +9,10 @@ use futures_util::future::BoxFuture;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig};
 use tokio::net::TcpStream;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, Pem};
+use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, EXPIRY_WARNING_INTERVAL, Pem};
 use crate::error::ServerError;
 use crate::options::PeerCertificateFiles;
 use crate::tls::configs::{client_config, read_roots, server_config};
@@ -40,6 +40,8 @@ struct PeerConfigs {
     pem: Pem,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// The end of the certificate, if less than a third of its lifetime is left.
+    due: Option<String>,
 }
 
 impl PeerTls {
@@ -72,13 +74,22 @@ impl PeerTls {
     pub(crate) async fn watch(self: Arc<Self>, interval: Duration) {
         let mut ticks = tokio::time::interval(interval.max(CHECK_INTERVAL_MIN));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut reported = String::new();
+        let (mut reported, mut last_warning) = (String::new(), None::<Instant>);
         loop {
             ticks.tick().await;
             let peers = Arc::clone(&self);
             let refreshed = tokio::task::spawn_blocking(move || peers.refresh()).await;
             let failed = match refreshed {
-                Ok(Ok(())) => String::new(),
+                Ok(Ok(due)) => {
+                    let is_quiet =
+                        last_warning.is_some_and(|then| then.elapsed() < EXPIRY_WARNING_INTERVAL);
+                    if let Some(end) = due.filter(|_| !is_quiet) {
+                        let cert = self.files.own.cert.display();
+                        tracing::warn!(end, %cert, "the certificate for other nodes ends soon");
+                        last_warning = Some(Instant::now());
+                    }
+                    String::new()
+                }
                 Ok(Err(why)) => why,
                 Err(error) => error.to_string(),
             };
@@ -89,17 +100,18 @@ impl PeerTls {
         }
     }
 
-    fn refresh(&self) -> Result<(), String> {
+    /// Reads the files once. Returns the end of the certificate if it is due.
+    fn refresh(&self) -> Result<Option<String>, String> {
         let (name, configs) = PeerConfigs::read(&self.files, SystemTime::now())?;
         if name != self.name {
             return Err(format!("the certificate is of {name}, and this node is {}", self.name));
         }
-        let known = self.configs();
+        let (known, due) = (self.configs(), configs.due.clone());
         if (&known.roots_pem, &known.pem) != (&configs.roots_pem, &configs.pem) {
             *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configs);
             tracing::info!("new connections to other nodes get a new certificate");
         }
-        Ok(())
+        Ok(due)
     }
 }
 
@@ -113,6 +125,7 @@ impl PeerConfigs {
         let pem = found.unwrap_or_default();
         let pair = CertificatePair::parse(&pem)?;
         pair.check(now)?;
+        let due = pair.is_due(now).then(|| pair.not_after_text().to_owned());
         let key: Arc<CertifiedKey> = pair.key();
         let own = key.cert.first().ok_or("there is no certificate")?;
         let name = PeerName::from_certificate(own)?;
@@ -121,7 +134,7 @@ impl PeerConfigs {
         let mut server = server_config(roots, key)?;
         server.alpn_protocols = vec![PROTOCOL.to_vec()];
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok((name, Self { roots_pem, pem, client, server }))
+        Ok((name, Self { roots_pem, pem, client, server, due }))
     }
 }
 
@@ -322,6 +335,18 @@ mod tests {
         fs::remove_file(&two.own.key).unwrap();
         fs::copy(dir.path().join("ca.pem"), &two.ca).unwrap();
         assert!(why(&two).contains("key is missing or empty"), "{}", why(&two));
+    }
+
+    #[test]
+    fn certificate_that_ends_soon_is_due() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, _] = make(dir.path());
+        assert_eq!(open(&one).refresh(), Ok(None));
+        replace(&one, "node-1.CLUSTER.esker.internal", |params| {
+            params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+            params.not_after = (SystemTime::now() + Duration::from_secs(3600)).into();
+        });
+        assert!(open(&one).refresh().unwrap().is_some());
     }
 
     /// A renewed pair is used by new connections, and one of another node is not.
