@@ -125,7 +125,7 @@ async fn a_node_that_stops_answers_what_it_has() {
         node.signal(first);
         node.says("stops");
         while TcpStream::connect(&address).await.is_ok() {
-            assert!(begun.elapsed() < Duration::from_secs(5), "it still accepts");
+            assert!(begun.elapsed() < Duration::from_secs(60), "it still accepts");
         }
         for more in [Signal::TERM, Signal::INT, Signal::TERM] {
             node.signal(more);
@@ -138,6 +138,6 @@ async fn a_node_that_stops_answers_what_it_has() {
         stream.read_to_string(&mut answer).await.unwrap();
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
         assert_eq!(node.end(), (Some(0), String::new()));
-        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }

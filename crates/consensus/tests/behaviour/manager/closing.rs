@@ -82,15 +82,15 @@ fn a_log_that_is_opened_while_the_manager_closes_is_refused() {
     assert_eq!(next.manager.keys().unwrap(), [b"abc"]);
 }
 
-/// Five seconds are enough for each, not for each in turn.
+/// The second is for all eight, not for each in turn.
 #[test]
 fn the_deadline_is_one_for_all() {
     let managed = manager(10);
     let held: Vec<_> = (0..8).map(|number| managed.manager.get(key(number)).unwrap()).collect();
     let begun = Instant::now();
-    let error = managed.manager.close_all_timeout(Duration::from_millis(300)).unwrap_err();
+    let error = managed.manager.close_all_timeout(Duration::from_secs(1)).unwrap_err();
     assert!(matches!(error, ManagerError::LeakedReferences { logs } if logs.len() == 8));
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(7), "{:?}", begun.elapsed());
     drop(held);
 }
 

@@ -135,12 +135,12 @@ fn a_write_without_space_starts_cleaning() {
         assert!(is_full(&refused), "{form}: {refused:?}");
         let start = Instant::now();
         while write(&store).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(20), "{form}: no space was freed");
+            assert!(start.elapsed() < Duration::from_secs(180), "{form}: no space was freed");
             std::thread::sleep(Duration::from_millis(1));
         }
         // A pass is counted at its end, which is after its space is free.
         while store.stats().reclaimed.segments == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "{form}: no pass ended");
+            assert!(start.elapsed() < Duration::from_secs(180), "{form}: no pass ended");
             std::thread::sleep(Duration::from_millis(1));
         }
         store.close().unwrap();
@@ -222,7 +222,7 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
             // Each refused put starts a pass.
             while store.stats().reclaimed.segments < 3 {
                 drop(keys.put("large", vec![1; 500_000]));
-                assert!(start.elapsed() < Duration::from_secs(20), "cleaning stopped");
+                assert!(start.elapsed() < Duration::from_secs(180), "cleaning stopped");
                 std::thread::sleep(Duration::from_millis(1));
             }
         } else {
@@ -236,7 +236,7 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
                 refused => assert!(is_full(&refused), "{refused:?}"),
             }
             store.sync().unwrap();
-            assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+            assert!(start.elapsed() < Duration::from_secs(180), "no space was freed");
         }
         drop(keys.delete("large").unwrap());
         for n in 0..500 {
@@ -371,7 +371,7 @@ fn a_refused_put_gets_the_space_of_dead_records() {
             Ok(_) => store.sync().unwrap(),
             refused => assert!(is_full(&refused), "{refused:?}"),
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+        assert!(start.elapsed() < Duration::from_secs(180), "no space was freed");
         std::thread::sleep(Duration::from_millis(1));
     }
     drop(keys.delete("more").unwrap());
@@ -406,7 +406,7 @@ fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
     store.sync().unwrap();
     let start = Instant::now();
     while store.stats().reclaimed.segments == 0 {
-        assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+        assert!(start.elapsed() < Duration::from_secs(180), "no space was freed");
         drop(keys.put("large", vec![7; 100_000]));
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -457,7 +457,7 @@ fn compact(store: &Arc<Store>) -> Reclaimed {
     let (sender, receiver) = std::sync::mpsc::channel();
     let store = Arc::clone(store);
     std::thread::spawn(move || sender.send(store.compact()));
-    receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap()
+    receiver.recv_timeout(Duration::from_secs(180)).unwrap().unwrap()
 }
 
 /// Guards: a pass that uses up the reserve and frees nothing.
