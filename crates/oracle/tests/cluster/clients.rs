@@ -20,6 +20,9 @@ use tokio::sync::watch;
 use crate::proxy::Proxy;
 
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+const ROUND_TRIP: Duration = Duration::from_millis(10);
+/// The round trip of a cluster in which no other election may come between, on a busy machine too.
+pub const SLOW_ROUND_TRIP: Duration = Duration::from_millis(300);
 /// The tasks that request timestamps, one after the other.
 const CLIENT_TASKS: usize = 24;
 
@@ -39,6 +42,7 @@ pub struct Cluster {
     /// The seconds by which the clock of each node is ahead.
     pub ahead: BTreeMap<u64, Arc<AtomicI64>>,
     options: OracleOptions,
+    round_trip: Duration,
 }
 
 /// Returns whether the node has lost its leadership since a check: a busy machine has elections.
@@ -58,6 +62,10 @@ pub fn was_deposed(error: &OracleError) -> bool {
 impl Cluster {
     /// Nodes 1 and above, of which the first leads.
     pub async fn with_nodes(count: u64, options: OracleOptions) -> Self {
+        Self::with_nodes_at(ROUND_TRIP, count, options).await
+    }
+
+    pub async fn with_nodes_at(round_trip: Duration, count: u64, options: OracleOptions) -> Self {
         let ids = 1..=count;
         let (cuts, mut proxies) = (watch::Sender::default(), BTreeMap::new());
         for id in ids.clone() {
@@ -73,6 +81,7 @@ impl Cluster {
             cuts,
             ahead: ids.clone().map(|id| (id, Arc::default())).collect(),
             options,
+            round_trip,
         };
         cluster.start(1);
         let first = cluster.node(1);
@@ -166,7 +175,7 @@ impl Cluster {
         let log = ConsensusLog::builder("/raft").disk(disk).engine(engine).open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));
-        let (cluster, round_trip) = (ClusterId([5; 16]), Duration::from_millis(10));
+        let (cluster, round_trip) = (ClusterId([5; 16]), self.round_trip);
         let ahead = Arc::clone(&self.ahead[&id]);
         let clock = WallClock::new(move || {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

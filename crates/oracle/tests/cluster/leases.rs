@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use esker_oracle::{OracleError, OracleOptions};
 
-use crate::clients::{Cluster, TEST_TIMEOUT, has_no_lead, was_deposed};
+use crate::clients::{Cluster, SLOW_ROUND_TRIP, TEST_TIMEOUT, has_no_lead, was_deposed};
 
 const SHORT_WAIT: Duration = Duration::from_millis(150);
 
@@ -21,7 +21,8 @@ async fn leased() -> Cluster {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_with_a_lease_needs_no_proof() {
     for nodes in [1, 3] {
-        let cluster = Cluster::with_nodes(nodes, OracleOptions::default()).await;
+        let options = OracleOptions::default();
+        let cluster = Cluster::with_nodes_at(SLOW_ROUND_TRIP, nodes, options).await;
         let oracle = cluster.oracle(cluster.leader().await);
         let ask = async |count: usize| {
             let before = oracle.stats();

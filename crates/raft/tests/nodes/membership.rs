@@ -13,7 +13,7 @@ use crate::group::{Group, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, command};
 /// snapshot, and what is after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_lack_purged_entries_get_the_snapshot() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     group.write(5).await;
     let leader = group.leader().await;
     let away = (1..=3).find(|id| *id != leader).unwrap();
@@ -50,7 +50,7 @@ async fn nodes_that_lack_purged_entries_get_the_snapshot() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_added_and_removed() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     let leader = group.leader().await;
     let gone = (1..=3).find(|id| *id != leader).unwrap();
     let node = &group.nodes[&leader];
@@ -136,7 +136,7 @@ async fn a_command_is_bounded() {
 /// it. The leader says so, and sends what the node lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_set_back_gets_its_entries_again() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     // A leader that changes meanwhile cannot know what the node had.
     for _ in 0..20 {
         group.write(2).await;
@@ -170,7 +170,7 @@ async fn a_node_that_is_set_back_gets_its_entries_again() {
 /// ends the removal, whatever it is asked first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removal_that_a_leader_leaves_half_done_is_one() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     for id in 4..16 {
         group.start(id).await;
         let leader = group.leader().await;
@@ -198,7 +198,7 @@ async fn a_removal_that_a_leader_leaves_half_done_is_one() {
 /// Each change has two steps, between which another would be refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_at_a_time_take_turns() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     for id in 4..8 {
         group.start(id).await;
     }
@@ -297,7 +297,7 @@ async fn a_node_that_never_answered_gets_no_vote() {
 /// Voters may go while a new node catches up: with it there would be no quorum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_takes_no_quorum_with_it() {
-    let mut group = Group::with_three_nodes().await;
+    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     for _ in 0..3 {
         let leader = group.leader().await;
         group.nodes[&leader].propose(command("long".repeat(1000)), TEST_TIMEOUT).await.unwrap();

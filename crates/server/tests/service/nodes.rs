@@ -14,8 +14,10 @@ use esker_testkit::own_address;
 use tokio::sync::{Mutex, MutexGuard};
 
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The lease of the default round trip.
-const DEFAULT_LEASE: Duration = Duration::from_millis(80);
+/// The round trip of nodes in which no election may come that the test does not cause. A leader gets
+/// no processor for longer than an election timeout of the default one, 45 ms, on a busy machine.
+const ROUND_TRIP: Duration = Duration::from_millis(100);
+const LEASE: Duration = ROUND_TRIP.saturating_mul(8);
 
 /// Where all nodes of these tests listen.
 pub static HOST: LazyLock<IpAddr> = LazyLock::new(|| IpAddr::V4(own_address()));
@@ -116,6 +118,7 @@ impl Nodes {
             self.addresses.get(&node).copied().unwrap_or_else(|| (own_port(), own_port()));
         options.node = Some(node);
         options.join = (node > 1).then(|| self.addresses.get(&1).unwrap().0.to_string());
+        options.round_trip = ROUND_TRIP;
         let disk = || SlowDisk::new(Arc::new(StdDisk::new()), Latency::NONE);
         options.disk = Arc::new(self.disks.entry(node).or_insert_with(disk).clone());
         (self.change)(&mut options);
@@ -155,7 +158,7 @@ impl Nodes {
     /// Stops the leader when it has noticed that the other one is gone: no node gets leadership.
     pub async fn stop_both(&mut self, other: u64, leader: u64) {
         self.stop(other).await;
-        tokio::time::sleep(3 * DEFAULT_LEASE + Duration::from_millis(50)).await;
+        tokio::time::sleep(3 * LEASE + Duration::from_millis(50)).await;
         self.stop(leader).await;
     }
 
