@@ -1,0 +1,159 @@
+//! Esker with a planted bug, as a program that another tool finds it in: `unplug`, which sees its
+//! files and its standard output alone.
+//!
+//! `planted run log durable_before_sync` writes to a component in the current directory, and prints
+//! each write that is durable. `planted check log` opens what a power cut left, and compares.
+
+use std::path::Path;
+
+use esker_consensus::{Ballot, Guard, LogGuard, LogManager, Mode, Slot};
+use esker_disk::planted::{Bug, plant};
+use esker_kv::Store;
+use esker_log::{Log, Start};
+
+type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
+
+const SEGMENT_BYTES: u32 = 64 << 10;
+const WRITES: u64 = 48;
+const KEYS: u64 = 5;
+/// Writes that stay when a log is truncated.
+const LOG_RECORDS_KEPT: u64 = 8;
+const BALLOT: Ballot = Ballot { number: 1, node: 1 };
+
+fn main() -> Result<()> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["run", component, name] => {
+            let bug = Bug::ALL.iter().find(|bug| bug.name() == name);
+            let _planted = bug.map(|bug| plant(*bug));
+            if bug.is_none() && name != "none" {
+                return Err(format!("there is no bug {name}").into());
+            }
+            match component {
+                "log" => run_log(),
+                "store" => run_store(),
+                _ => run_manager(),
+            }
+        }
+        ["check", component] => {
+            let output = std::fs::read_to_string(std::env::var("UNPLUG_OUTPUT")?)?;
+            let acknowledged = output.lines().filter(|line| line.starts_with("durable")).count();
+            match component {
+                "log" => check_log(acknowledged as u64),
+                "store" => check_store(acknowledged as u64),
+                _ => check_manager(acknowledged as u64),
+            }
+        }
+        _ => Err("planted run log|store|manager BUG, or planted check log|store|manager".into()),
+    }
+}
+
+/// The value of a write: its number, and bytes that depend on it.
+fn value(n: u64) -> Vec<u8> {
+    let mut value = n.to_le_bytes().to_vec();
+    value.resize(8 + (n * 997 % 6000) as usize, n as u8);
+    value
+}
+
+fn require(holds: bool, what: impl std::fmt::Display) -> Result<()> {
+    if holds { Ok(()) } else { Err(what.to_string().into()) }
+}
+
+fn open_log() -> Result<Log> {
+    Ok(Log::builder("log").segment_size(SEGMENT_BYTES).open()?)
+}
+
+fn run_log() -> Result<()> {
+    let log = open_log()?;
+    for n in 1..=WRITES {
+        log.append(value(n))?.blocking_wait()?;
+        println!("durable {n}");
+        if n % LOG_RECORDS_KEPT == 0 {
+            log.retention().truncate_before(n + 1 - LOG_RECORDS_KEPT)?;
+        }
+    }
+    Ok(log.close()?)
+}
+
+fn check_log(acknowledged: u64) -> Result<()> {
+    let log = open_log()?;
+    let mut stream = log.stream(Start::Oldest)?;
+    let mut found = Vec::new();
+    while let Some(batch) = stream.try_next()? {
+        for record in batch.iter() {
+            require(*record.payload == *value(record.seq.0), "a record has another value")?;
+            found.push(record.seq.0);
+        }
+    }
+    let kept = acknowledged.saturating_sub(LOG_RECORDS_KEPT - 1).max(1);
+    require((kept..=acknowledged).all(|n| found.contains(&n)), "a durable record is gone")
+}
+
+fn open_store() -> Result<Store> {
+    Ok(Store::builder("store").segment_size(SEGMENT_BYTES).open()?)
+}
+
+fn run_store() -> Result<()> {
+    let store = open_store()?;
+    for n in 1..=WRITES {
+        store.keyspace().put(format!("k{}", n % KEYS), value(n))?.blocking_wait()?;
+        println!("durable {n}");
+        if n % 12 == 0 {
+            store.compact()?;
+            store.checkpoint()?;
+        }
+    }
+    Ok(store.close()?)
+}
+
+fn check_store(acknowledged: u64) -> Result<()> {
+    let store = open_store()?;
+    let oldest = acknowledged.saturating_sub(KEYS - 1).max(1);
+    for n in oldest..=acknowledged {
+        let found = store.keyspace().get(format!("k{}", n % KEYS))?.ok_or("a key is gone")?;
+        let number = u64::from_le_bytes(*found.first_chunk().ok_or("a value is cut")?);
+        require(number >= n, "an older value is there")?;
+        require(*found == *value(number), "a key has another value")?;
+    }
+    Ok(())
+}
+
+fn open_manager() -> Result<LogManager> {
+    let builder = LogManager::builder("manager").mode(Mode::Durable).max_open(2);
+    let mut options = builder.current_options().clone();
+    options.log.segment_size = SEGMENT_BYTES;
+    Ok(builder.options(options).open()?)
+}
+
+fn log_of(manager: &LogManager, n: u64) -> Result<LogGuard> {
+    Ok(manager.get(format!("k{}", n % KEYS))?)
+}
+
+fn run_manager() -> Result<()> {
+    let manager = open_manager()?;
+    for n in 1..=WRITES {
+        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEYS));
+        log.accept(slot, BALLOT, &value(n))?.blocking_wait()?;
+        log.commit(slot, BALLOT)?.blocking_wait()?;
+        if slot.0 % 3 == 2 {
+            log.snapshots().create(slot, &*value(n))?;
+            log.snapshots().keep(1)?;
+        }
+        println!("durable {n}");
+    }
+    Ok(manager.close_all()?)
+}
+
+fn check_manager(acknowledged: u64) -> Result<()> {
+    let manager = open_manager()?;
+    for n in 1..=acknowledged {
+        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEYS));
+        let guard: Guard = log.pin();
+        require(*log.read_committed(slot, &guard)?.value() == *value(n), "another value")?;
+        if slot.0 % 3 == 2 && n + KEYS * 3 > acknowledged {
+            log.snapshots().verify(slot)?;
+        }
+    }
+    require(Path::new("manager").exists() || acknowledged == 0, "nothing is there")
+}
