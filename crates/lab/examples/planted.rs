@@ -67,8 +67,13 @@ fn open_log() -> Result<Log> {
 fn run_log() -> Result<()> {
     let log = open_log()?;
     for n in 1..=WRITES {
-        log.append(value(n))?.blocking_wait()?;
+        let ticket = log.append(value(n))?;
+        // As soon as anyone may take it for durable.
+        while log.durable() < ticket.seq() {
+            std::thread::yield_now();
+        }
         println!("durable {n}");
+        ticket.blocking_wait()?;
         if n % LOG_RECORDS_KEPT == 0 {
             log.retention().truncate_before(n + 1 - LOG_RECORDS_KEPT)?;
         }
