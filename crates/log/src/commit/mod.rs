@@ -29,4 +29,5 @@ pub(crate) mod retention;
 pub(crate) mod segment_set;
 pub(crate) mod shared_reserve;
 pub(crate) mod space_request;
+pub(crate) mod terminal_state;
 pub(crate) mod write_half;

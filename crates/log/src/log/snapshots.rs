@@ -124,7 +124,7 @@ impl Snapshots<'_> {
                 | Error::NoSpace { .. }
                 | Error::Corrupted(_)
                 | Error::Forked
-                | Error::Stopped
+                | Error::Internal { .. }
                 | Error::NoThread(_)),
             ) => return SnapshotError::narrow(error),
             // The source may read any log.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use esker_disk::OpenMode;
 
-use crate::base::error::{Error, Result, Terminal};
+use crate::base::error::{Result, Terminal};
 use crate::base::log_error::LogError;
 use crate::base::operation_errors::WaitError;
 use crate::commit::committer::Committer;
@@ -130,7 +130,7 @@ impl WriteHalf {
             self.dir.sync()?;
         }
         committer.end_file(self)?;
-        let Some(newest) = self.segments.table().newest() else { return Err(Error::Stopped) };
+        let newest = self.newest_segment()?;
         for segment in self.segments.table().all() {
             let state = segment.state.read();
             let unfooted = state.full && !state.footed;

@@ -1,9 +1,28 @@
-//! The invariants after every transition of the core. Checked in debug builds, so in every test.
+//! The invariants of the core.
+//!
+//! Those after every transition are checked in debug builds, so in every test. One that a
+//! transition itself needs is checked in every build: where it does not hold, the core accepts and
+//! writes nothing more.
 
 use super::Core;
+use crate::base::error::Terminal;
 use crate::base::options::Policy;
 
+/// An invariant that does not hold, as the sentence that should be true. The core is in its
+/// terminal state. Its driver publishes that, wakes all waiters and panics in debug builds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the driver publishes that the log failed"]
+pub(crate) struct BrokenInvariant(pub(crate) &'static str);
+
 impl Core {
+    /// Enters the terminal state because this does not hold. Under the lock that found it, so that
+    /// nothing of what contradicts itself is written.
+    #[cold]
+    pub(super) fn broken(&mut self, invariant: &'static str) -> BrokenInvariant {
+        self.set_terminal(Terminal::Broken { invariant });
+        BrokenInvariant(invariant)
+    }
+
     /// Panics where an invariant is broken. Does nothing in release builds.
     #[inline]
     pub(super) fn check_invariants(&self) {

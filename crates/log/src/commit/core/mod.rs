@@ -44,6 +44,7 @@ mod units;
 
 use std::sync::Arc;
 
+pub(crate) use invariants::BrokenInvariant;
 use marks::Marks;
 use requests::Requests;
 use units::{IndexInterval, UnitQueue};
@@ -111,6 +112,8 @@ pub(crate) enum Refusal {
     NeedsSpace(Need),
     /// The record cannot be accepted now or later.
     Error(AppendError),
+    /// The state contradicts itself. The driver fails the log.
+    Broken(BrokenInvariant),
 }
 
 impl From<AppendError> for Refusal {
@@ -122,6 +125,12 @@ impl From<AppendError> for Refusal {
 impl From<LogError> for Refusal {
     fn from(error: LogError) -> Self {
         Self::Error(error.into())
+    }
+}
+
+impl From<BrokenInvariant> for Refusal {
+    fn from(broken: BrokenInvariant) -> Self {
+        Self::Broken(broken)
     }
 }
 
