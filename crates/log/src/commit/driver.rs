@@ -22,8 +22,9 @@ use crate::commit::core::schedule::{Action, Event, Runner, schedule};
 use crate::commit::core::{BrokenInvariant, Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
+use crate::runtime::deferred_wakes::wake;
 use crate::runtime::engine::CommitWork;
-use crate::runtime::waiters::{WaitingCallers, wake};
+use crate::runtime::waiters::WaitingCallers;
 use crate::store::watermark_page::WatermarkPage;
 
 impl WriteHalf {
@@ -362,7 +363,6 @@ impl WriteHalf {
         }
         state
     }
-
 }
 
 /// Accounts for a job that did its I/O, and that this page has, where it is stored. Returns how far

@@ -158,9 +158,8 @@ mod tests {
         let disk = SimDisk::new(1);
         let log = open(&disk);
         log.append(b"durable").unwrap().blocking_wait().unwrap();
-        let place = || {
-            log.write.lock().core.place_prepared(Numbering::Next, 4).map_err(Refusal::from)
-        };
+        let place =
+            || log.write.lock().core.place_prepared(Numbering::Next, 4).map_err(Refusal::from);
         let outcome = broken(|| log.write.without_waiting(place).map(drop));
         assert!(outcome.is_none_or(|outcome| {
             matches!(outcome, Err(AppendError::Log(LogError::Internal { .. })))

@@ -113,9 +113,10 @@ impl Changes {
         let writing = WritingGuard(self);
         self.write_all(&all, write);
         drop(writing);
-        mine.outcome.get().cloned().unwrap_or_else(|| {
-            Err(self.broken("a change waits until a thread writes it"))
-        })
+        mine.outcome
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Err(self.broken("a change waits until a thread writes it")))
     }
 
     /// Writes these changes, and gives each its outcome.
@@ -188,7 +189,8 @@ mod tests {
         let made = catch_unwind(AssertUnwindSafe(|| changes.make(change(), |_| Ok(Vec::new()))));
         assert_eq!(made.is_err(), cfg!(debug_assertions), "a broken invariant panics");
         assert!(made.is_ok_and(is_internal) || cfg!(debug_assertions));
-        let again = changes.make(change(), |changes| Ok(changes.iter().map(|_| Ok(None)).collect()));
+        let again =
+            changes.make(change(), |changes| Ok(changes.iter().map(|_| Ok(None)).collect()));
         assert!(is_internal(again));
     }
 

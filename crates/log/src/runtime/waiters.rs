@@ -7,7 +7,6 @@
 //! list: there may be thousands of readers, and no caller waits for them. Meanwhile another thread
 //! runs the next commit.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Wake, Waker};
@@ -17,6 +16,8 @@ use std::time::{Duration, Instant};
 use esker_disk::process;
 use parking_lot::Mutex;
 use slab::Slab;
+
+use crate::runtime::deferred_wakes::wake;
 
 /// The condition that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,14 +187,6 @@ impl Waiters {
     }
 }
 
-/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the
-/// wake-ups after it.
-pub(crate) fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-        tracing::error!("a waker panicked; the task that it belongs to was not woken");
-    }
-}
-
 /// Wakes a thread that is parked.
 struct Unpark(Thread);
 
@@ -217,6 +210,11 @@ pub(crate) fn thread_waker() -> Waker {
     PARKED
         .try_with(Waker::clone)
         .unwrap_or_else(|_| Arc::new(Unpark(std::thread::current())).into())
+}
+
+/// Whether a waker is one of [`thread_waker`], of any thread.
+pub(crate) fn is_of_a_thread(waker: &Waker) -> bool {
+    PARKED.try_with(|parked| std::ptr::eq(parked.vtable(), waker.vtable())).unwrap_or(false)
 }
 
 /// Parks until woken or until the deadline. Returns `false` once the deadline has passed.
