@@ -4,3 +4,4 @@ mod history;
 mod maintenance_beside_callers;
 mod recorded_history;
 mod threads;
+mod wakers;
