@@ -30,13 +30,14 @@ impl Inner {
         // unfinished, and none can be taken: it may have appended a page that the index does not
         // name yet.
         let running = self.checkpoints.lock_of_another();
+        self.count_durable(&crossbeam_epoch::pin());
         let mut locks = self.all_locks()?;
         if locks.promise_state().closed {
             return Err(StorageError::Closed);
         }
         let last = self.writable(&locks.promise_state()).and_then(|()| {
             self.write_what_only_memory_has(&mut locks)?;
-            self.count_durable(&crossbeam_epoch::pin());
+            self.count_in_memory(&crossbeam_epoch::pin());
             Ok(running.is_some().then(|| self.begin_checkpoint(&locks, 0)))
         });
         // No operation decides from here on. Reads continue until everything is durable.

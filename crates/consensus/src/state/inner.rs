@@ -47,8 +47,8 @@ use crate::storage_error::{StorageError, refuse_if_forked};
 /// In async code:
 ///
 /// - The calls that return a ticket block only while the staging memory of the underlying log is
-///   full, until a commit ends, and while an index page that is not in memory is read. Call them,
-///   and await the ticket.
+///   full, until a commit ends, and while an index page is read that is not in memory, or the value
+///   of a committed slot. Call them, and await the ticket.
 /// - [`accept_timeout`] blocks. Call [`accept_async`], which waits for room as a future.
 /// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
 /// - [`open`], [`iterate`], [`entries`], [`for_each`] over a promise's answer, [`close`],
