@@ -53,8 +53,8 @@ impl Inner {
         }
     }
 
-    /// As [`Inner::count_durable`], for a caller that holds slot locks: the frontier stays at a page
-    /// that is not in memory. Returns the first slot there that is not decided.
+    /// As [`Inner::count_durable`], for a caller that holds slot locks: the frontier stays at a
+    /// page that is not in memory. Returns the first slot there that is not decided.
     pub(crate) fn count_in_memory(&self, guard: &Guard) -> Option<u64> {
         let durable = self.log.durable().0;
         // Of the same moment: a raise counts only with the commits before it.

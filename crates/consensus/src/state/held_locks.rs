@@ -1,5 +1,5 @@
-//! Slot locks as operations hold them: the tasks that an operation wakes are woken after it released
-//! its locks. A waker is the caller's code, and may call the log.
+//! Slot locks as operations hold them: the tasks that an operation wakes are woken after it
+//! released its locks. A waker is the caller's code, and may call the log.
 
 use std::ops::{Deref, DerefMut};
 
