@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-use crate::runtime::waiters::is_of_a_thread;
+use crate::runtime::parked_thread::is_of_a_thread;
 
 thread_local! {
     /// The number of [`DeferredWakes`] of this thread.
@@ -122,7 +122,7 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
-    use crate::runtime::waiters::thread_waker;
+    use crate::runtime::parked_thread::thread_waker;
 
     /// Counts its wakes, and defers its own again.
     struct Counter(AtomicUsize);
