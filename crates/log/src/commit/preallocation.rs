@@ -323,7 +323,7 @@ impl WriteHalf {
         let limit = self.preallocate_in(&*file, least, best)?;
         self.space.preallocator().extended(segment, limit);
         let extended = self.lock().core.extended(segment, limit);
-        Ok(extended.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })?)
+        extended.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })
     }
 
     /// Preallocates as much of a file as there is room for, down to one megabyte or to what is
@@ -492,6 +492,6 @@ impl WriteHalf {
         let full = if internal { limit } else { self.options.segment_size.max(limit) };
         let next = PreallocatedSegment { segment: number, limit, full, internal };
         let made = self.lock().core.made(next);
-        Ok(made.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })?)
+        made.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })
     }
 }

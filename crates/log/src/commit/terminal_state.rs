@@ -174,7 +174,7 @@ mod tests {
     fn half_of_an_atomic_batch_is_never_written() {
         let disk = SimDisk::new(1);
         let (log, waiting) = log_with_two_records(&disk);
-        let place = || {
+        let place_two = || {
             let mut state = log.write.lock();
             state.core.prepare_batch(128)?;
             let first = state.core.place_prepared(Numbering::Next, 4)?;
@@ -182,6 +182,13 @@ mod tests {
             log.write.fill_tracker(first.unit).filled(bytes, crc);
             let wrong = Numbering::Given { seq: 3, prev: 2 };
             state.core.place_prepared(wrong, 4).map_err(Refusal::from)
+        };
+        let place = || {
+            let refused = place_two();
+            // Another caller wants a commit, before the driver knows.
+            let last = log.write.lock().core.last_unit();
+            log.write.drive(last, None);
+            refused
         };
         broken(|| log.write.without_waiting(place).map(drop));
         refused(waiting.blocking_wait());

@@ -1,18 +1,11 @@
 //! The invariants of the core.
 //!
-//! Those after every transition are checked in debug builds, so in every test. One that a
-//! transition itself needs is checked in every build: where it does not hold, the core accepts and
-//! writes nothing more.
+//! Debug builds check them after every transition, so every test does. A transition checks what it
+//! needs itself in every build: where that does not hold, the core accepts and writes nothing more.
 
-use super::Core;
+use super::{BrokenInvariant, Core};
 use crate::base::error::Terminal;
 use crate::base::options::Policy;
-
-/// An invariant that does not hold, as the sentence that should be true. The core is in its
-/// terminal state. Its driver publishes that, wakes all waiters and panics in debug builds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "the driver publishes that the log failed"]
-pub(crate) struct BrokenInvariant(pub(crate) &'static str);
 
 impl Core {
     /// Enters the terminal state because this does not hold. Under the lock that found it, so that

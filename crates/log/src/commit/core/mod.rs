@@ -44,7 +44,6 @@ mod units;
 
 use std::sync::Arc;
 
-pub(crate) use invariants::BrokenInvariant;
 use marks::Marks;
 use requests::Requests;
 use units::{IndexInterval, UnitQueue};
@@ -127,6 +126,12 @@ impl From<LogError> for Refusal {
         Self::Error(error.into())
     }
 }
+
+/// An invariant that does not hold, as the sentence that should be true. The core is in its
+/// terminal state. Its driver publishes that, wakes all waiters and panics in debug builds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the driver publishes that the log failed"]
+pub(crate) struct BrokenInvariant(pub(crate) &'static str);
 
 impl From<BrokenInvariant> for Refusal {
     fn from(broken: BrokenInvariant) -> Self {

@@ -3,8 +3,8 @@
 //! `files` lists the directory and reads the headers. `live_numbers` finds the segments of the log
 //! and where each ends at most; `locate` finds where a segment begins that lost its header.
 //! `read_segments` reads them in order: by their `footers` for a quick opening, otherwise each with
-//! `split_segment` into the ranges that `examined_segment` has. `classify` decides what that means. It is a
-//! pure function of what was read, and the only place that decides.
+//! `split_segment` into the ranges that `examined_segment` has. `classify` decides what that means.
+//! It is a pure function of what was read, and the only place that decides.
 
 mod classify;
 mod examined_segment;
