@@ -57,9 +57,6 @@ pub use base::ticket::Ticket;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use cache::value::Value;
-/// The errors of the log, in [`StoreError::Log`].
-#[doc(no_inline)]
-pub use esker_log::Error as LogError;
 /// The options of the log, in [`Options::log`].
 #[doc(no_inline)]
 pub use esker_log::Options as LogOptions;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::durability::checkpoint::Checkpoint;
 use crate::index::page::State;
 use crate::index::slot_locks::{AllLocks, PromiseState};
 use crate::record;
@@ -25,20 +26,28 @@ impl Inner {
     pub(crate) fn close(&self) -> Result<(), StorageError> {
         self.refuse_if_closed()?;
         self.background.stop();
-        let _running = self.checkpoints.lock();
+        // A waker may close the log on the thread that takes a checkpoint. That one stays
+        // unfinished, and none can be taken: it may have appended a page that the index does not
+        // name yet.
+        let running = self.checkpoints.lock_of_another();
+        self.count_durable(&crossbeam_epoch::pin());
         let mut locks = self.all_locks()?;
         if locks.promise_state().closed {
             return Err(StorageError::Closed);
         }
         let last = self.writable(&locks.promise_state()).and_then(|()| {
             self.write_what_only_memory_has(&mut locks)?;
-            self.count_durable(&crossbeam_epoch::pin());
-            Ok(self.begin_checkpoint(&locks, 0))
+            self.count_in_memory(&crossbeam_epoch::pin());
+            Ok(running.is_some().then(|| self.begin_checkpoint(&locks, 0)))
         });
         // No operation decides from here on. Reads continue until everything is durable.
         locks.close();
         drop(locks);
-        let written = last.and_then(|checkpoint| match self.last_checkpoint(checkpoint) {
+        let last_checkpoint = |last: Option<Checkpoint>| match last {
+            Some(checkpoint) => self.last_checkpoint(checkpoint),
+            None => Ok(()),
+        };
+        let written = last.and_then(|last| match last_checkpoint(last) {
             // A checkpoint is optional: without it opening replays more.
             Err(StorageError::Log(error @ esker_log::Error::NoSpace { .. })) => {
                 tracing::warn!(
@@ -115,6 +124,72 @@ impl Drop for CloseOnDrop {
                 error = &error as &dyn std::error::Error,
                 "the consensus log was not closed cleanly"
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::{Mutex, mpsc};
+    use std::task::{Context, Wake, Waker};
+    use std::time::Duration;
+
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault, SimDisk};
+
+    use super::*;
+    use crate::{Ballot, Options, Slot};
+
+    /// Drops the handle that it has, which may be the last one.
+    struct ClosingWaker(Mutex<Option<ConsensusLog>>);
+
+    impl Wake for ClosingWaker {
+        fn wake(self: Arc<Self>) {
+            let log = self.0.lock().unwrap().take();
+            drop(log);
+        }
+    }
+
+    /// A background job has no handle, so a waker that it calls may drop the last one. Guards
+    /// against a close that waits for the checkpoint that its own thread takes.
+    #[test]
+    fn a_waker_may_close_the_log_where_a_checkpoint_is_taken() {
+        for write_fails in [false, true] {
+            let disk = SimDisk::new(1);
+            let open = || {
+                let mut options = Options::on(Arc::new(disk.clone()));
+                options.log.engine = Some(esker_log::Engine::manual());
+                ConsensusLog::builder("/log").options(options).open().unwrap()
+            };
+            let (done, ended) = mpsc::channel();
+            let log = open();
+            let faults = disk.clone();
+            std::thread::spawn(move || {
+                let ballot = Ballot { number: 1, node: 1 };
+                log.accept(Slot(0), ballot, b"value").unwrap().blocking_wait().unwrap();
+                let waker = Arc::new(ClosingWaker(Mutex::default()));
+                let task = Waker::from(Arc::clone(&waker));
+                let mut watch = log.watch();
+                let mut moves = pin!(watch.changed());
+                assert!(moves.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
+                log.commit(Slot(0), ballot).unwrap().blocking_wait().unwrap();
+                if write_fails {
+                    faults.inject(Fault::on(Op::Write, Effect::Io));
+                }
+                let inner = Arc::clone(&log.inner);
+                *waker.0.lock().unwrap() = Some(log);
+                drop(inner.checkpoint_now());
+                assert!(waker.0.lock().unwrap().is_none(), "no task is woken");
+                assert!(inner.status.is_closed());
+                done.send(()).unwrap();
+            });
+            ended.recv_timeout(Duration::from_secs(60)).unwrap();
+            disk.clear_faults();
+            let log = open();
+            assert_eq!(log.read(Slot(0), &log.pin()).unwrap().value(), b"value");
+            log.close().unwrap();
         }
     }
 }

@@ -516,6 +516,9 @@ impl<'a, 'g> Replay<'a, 'g> {
         tracker.set_recovered(inner.start(), next, range);
         tracker.set_recovered_app_state(app_state);
         inner.advance(&mut tracker, u64::MAX, guard);
+        drop(tracker);
+        // Reads the pages that the frontier comes to.
+        inner.count_durable(guard);
         Ok(())
     }
 }

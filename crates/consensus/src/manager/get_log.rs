@@ -12,7 +12,7 @@ use crate::errors::manager_errors::OpenError;
 use crate::errors::snapshot_errors::SnapshotError;
 use crate::manager::directory_names::directory_of;
 use crate::manager::log_guard::{LogGuard, OpenLog};
-use crate::manager::open_logs::{Claim, KeyLookup};
+use crate::manager::open_log_table::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::memory::entry::Entry;
 use crate::options::{ConsensusLogBuilder, LABEL_LIMIT, Options};

@@ -1,9 +1,9 @@
 //! Many logs by key: opened when they are used, and closed when they are idle and others are used.
 //!
-//! `open_logs` finds the log of a key; `log_guard` is a reference to it. `registry` keeps the keys,
-//! `registry_state` has its records, and `glob` matches keys; `directory_names` has the directory
-//! of a key. `open_manager` opens a manager, `get_log` a log, and `close_logs` closes both.
-//! `remove` removes a log, `backup_all` copies all, `renumber` makes a copy writable, and
+//! `open_log_table` finds the log of a key; `log_guard` is a reference to it. `registry` keeps the
+//! keys, `registry_state` has its records, and `glob` matches keys; `directory_names` has the
+//! directory of a key. `open_manager` opens a manager, `get_log` a log, and `close_logs` closes
+//! both. `remove` removes a log, `backup_all` copies all, `renumber` makes a copy writable, and
 //! `list_logs` lists the logs without the lock.
 //!
 //! # The crash argument
@@ -19,7 +19,7 @@ pub(crate) mod get_log;
 mod glob;
 pub(crate) mod list_logs;
 pub(crate) mod log_guard;
-mod open_logs;
+mod open_log_table;
 pub(crate) mod open_manager;
 mod registry;
 mod registry_state;

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 
 use crate::errors::manager_errors::{ManagerError, OpenError};
 use crate::manager::directory_names::{REGISTRY_DIR, is_log, label_of};
-use crate::manager::open_logs::OpenLogs;
+use crate::manager::open_log_table::OpenLogs;
 use crate::manager::registry::Registry;
 use crate::options::{Mode, Options, SharedResources};
 use crate::storage_error::StorageError;

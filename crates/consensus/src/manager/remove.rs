@@ -10,7 +10,7 @@ use crate::component::{COMPONENT, COPY_COMPONENT};
 use crate::errors::manager_errors::{ManagerError, WrongLabel};
 use crate::manager::directory_names::{directory_of, label_of};
 use crate::manager::log_guard::OpenLog;
-use crate::manager::open_logs::{Claim, KeyLookup};
+use crate::manager::open_log_table::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::read_only::ReadOnlyReason;
 use crate::storage_error::StorageError;

@@ -12,9 +12,11 @@ use esker_disk::process;
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
 use crate::errors::protocol_errors::{AcceptBatchError, AcceptError};
-use crate::index::page::{State, Word};
+use crate::index::page::{Page, State, Word};
 use crate::index::slot_locks::PromiseState;
+use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
+use crate::memory::value::SharedValue;
 use crate::memory::value_budget::{RoomWaiter, charge};
 use crate::memory::value_pool::new_value;
 use crate::options::{Options, exceeded_limit};
@@ -35,6 +37,14 @@ enum AcceptOutcome {
     Duplicate(Ticket),
     /// The mutable region lacks room for this many more bytes.
     Full(u64),
+}
+
+/// A value that is to be accepted.
+#[derive(Clone, Copy)]
+struct Proposal<'a> {
+    slot: u64,
+    ballot: Ballot,
+    value: &'a [u8],
 }
 
 impl ConsensusLog {
@@ -249,16 +259,35 @@ impl Inner {
         value: &[u8],
     ) -> Result<AcceptOutcome, AcceptError> {
         let guard = crossbeam_epoch::pin();
+        let proposal = Proposal { slot, ballot, value };
+        let mut evicted = None;
+        loop {
+            match self.accept_in_memory(proposal, evicted.as_ref(), &guard)? {
+                Some(outcome) => return Ok(outcome),
+                None => evicted = self.entry_of(slot, &guard)?,
+            }
+        }
+    }
+
+    /// Attempts to accept a value. `None` if the slot is committed with a value that is not in
+    /// memory, and not in `evicted`.
+    fn accept_in_memory(
+        self: &Arc<Self>,
+        proposal: Proposal<'_>,
+        evicted: Option<&Entry<'_>>,
+        guard: &Guard,
+    ) -> Result<Option<AcceptOutcome>, AcceptError> {
+        let Proposal { slot, ballot, .. } = proposal;
         let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
-            return self.accept_at(&promise_state, slot, ballot, value, &guard);
+            return self.accept_at(&promise_state, proposal, evicted, guard);
         }
         drop(promise_state);
         self.load_page(slot);
         let mut locks = self.all_locks()?;
         let promise_state = locks.promise_state();
-        let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
-        if let AcceptOutcome::Stored(_) = attempt {
+        let attempt = self.accept_at(&promise_state, proposal, evicted, guard)?;
+        if let Some(AcceptOutcome::Stored(_)) = attempt {
             locks.promise(promise_state.promise.max(ballot), !self.is_volatile());
         }
         Ok(attempt)
@@ -294,15 +323,17 @@ impl Inner {
         }
     }
 
-    /// Accepts a value, if there is room. The caller holds the slot's lock.
+    /// Accepts a value, if there is room. The caller holds the slot's lock. `None` as for
+    /// [`Inner::accept_in_memory`].
+    #[inline]
     fn accept_at(
         self: &Arc<Self>,
         promise_state: &PromiseState,
-        slot: u64,
-        ballot: Ballot,
-        value: &[u8],
+        proposal: Proposal<'_>,
+        evicted: Option<&Entry<'_>>,
         guard: &Guard,
-    ) -> Result<AcceptOutcome, AcceptError> {
+    ) -> Result<Option<AcceptOutcome>, AcceptError> {
+        let Proposal { slot, ballot, value } = proposal;
         self.writable(promise_state)?;
         let limit = self.limit_above(slot)?;
         if ballot < promise_state.promise && self.page(slot, guard)?.is_none() {
@@ -314,11 +345,10 @@ impl Inner {
         let indexed = page.slot(slot);
         let word = indexed.word();
         let resident = indexed.resident().load(guard);
+        if word.state() == State::Accepted && resident.is_none() {
+            return Err(self.broken("an uncommitted value is in memory").into());
+        }
         let accepted = resident.as_ref().map_or(Ballot::ZERO, |resident| resident.ballot);
-        debug_assert!(
-            word.state() != State::Accepted || resident.is_some(),
-            "an uncommitted value is in memory"
-        );
         debug_assert!(
             word.state() != State::Accepted
                 || accepted <= promise_state.promise
@@ -329,12 +359,17 @@ impl Inner {
         match rules::accept(promise_state.promise, current, ballot) {
             AcceptDecision::Stale(promised) => Err(AcceptError::StaleBallot { promised }),
             AcceptDecision::Compare => {
-                let entry = self.locked_entry(slot, indexed, guard)?;
+                let marker = resident.as_ref().map_or(0, |resident| resident.marker());
+                // A committed value never changes, so one that was read without the lock is it.
+                let entry = match (resident, evicted) {
+                    (Some(resident), _) => Entry::borrowed(resident, false),
+                    (None, Some(evicted)) => evicted.clone(),
+                    (None, None) => return Ok(None),
+                };
                 if entry.value() != value {
                     return Err(refused(entry, word.state() == State::Committed, ballot));
                 }
-                let marker = resident.map_or(0, |resident| resident.marker());
-                Ok(AcceptOutcome::Duplicate(self.acknowledge_again(word, marker)?))
+                Ok(Some(AcceptOutcome::Duplicate(self.acknowledge_again(word, marker)?)))
             }
             AcceptDecision::Store => {
                 debug_assert_ne!(word.state(), State::Committed, "a committed slot never changes");
@@ -342,35 +377,49 @@ impl Inner {
                     ballot >= promise_state.promise || is_planted(Bug::LowerBallotAccepted),
                     "a stale ballot is accepted"
                 );
-                // A value that replaces another takes over its bytes, so that a new leader is never
-                // refused because of an old leader's values.
-                let before = resident.as_ref().map_or(0, |resident| charge(resident.len()));
-                let bytes = charge(value.len());
-                let more = bytes.saturating_sub(before);
-                if more > 0 && !self.budget.reserve(more) {
-                    return Ok(AcceptOutcome::Full(more));
-                }
-                let (seq, ticket) = if self.is_volatile() {
-                    (0, Ticket::READY)
-                } else {
-                    match self.append(|out| record::accept(out, slot, ballot, value)) {
-                        Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failure_sink())),
-                        Err(error) => {
-                            self.budget.release(more);
-                            return Err(error.into());
-                        }
-                    }
-                };
-                self.budget.release(before.saturating_sub(bytes));
-                if resident.is_none() {
-                    self.index.open.enter(page.number, &page.open);
-                }
-                indexed.put(Some(new_value(slot, ballot, value, 0)), before, guard);
-                indexed.set_word(Word::accepted(seq).sized(value.len()));
-                page.touch();
-                Ok(AcceptOutcome::Stored(ticket))
+                self.store(&page, resident, proposal, guard).map(Some)
             }
         }
+    }
+
+    /// Stores a value in its slot, in place of the one that is `resident`, if there is room. The
+    /// caller holds the slot's lock.
+    #[inline]
+    fn store(
+        self: &Arc<Self>,
+        page: &Page,
+        resident: Option<Borrowed<'_, SharedValue>>,
+        Proposal { slot, ballot, value }: Proposal<'_>,
+        guard: &Guard,
+    ) -> Result<AcceptOutcome, AcceptError> {
+        let indexed = page.slot(slot);
+        // A value that replaces another takes over its bytes, so that a new leader is never refused
+        // because of an old leader's values.
+        let before = resident.as_ref().map_or(0, |resident| charge(resident.len()));
+        let bytes = charge(value.len());
+        let more = bytes.saturating_sub(before);
+        if more > 0 && !self.budget.reserve(more) {
+            return Ok(AcceptOutcome::Full(more));
+        }
+        let (seq, ticket) = if self.is_volatile() {
+            (0, Ticket::READY)
+        } else {
+            match self.append(|out| record::accept(out, slot, ballot, value)) {
+                Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failure_sink())),
+                Err(error) => {
+                    self.budget.release(more);
+                    return Err(error.into());
+                }
+            }
+        };
+        self.budget.release(before.saturating_sub(bytes));
+        if resident.is_none() {
+            self.index.open.enter(page.number, &page.open);
+        }
+        indexed.put(Some(new_value(slot, ballot, value, 0)), before, guard);
+        indexed.set_word(Word::accepted(seq).sized(value.len()));
+        page.touch();
+        Ok(AcceptOutcome::Stored(ticket))
     }
 }
 

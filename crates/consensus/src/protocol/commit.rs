@@ -209,7 +209,7 @@ impl Inner {
         let guard = crossbeam_epoch::pin();
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
-        self.count_durable(&guard);
+        self.count_in_memory(&guard);
         let first = self.frontier.lock().decided();
         let mut marks = Vec::new();
         let mut slot = first;
@@ -314,7 +314,9 @@ impl Inner {
             };
             pending = self.mark(&page, indexed, *slot, marker, seq, guard);
         }
-        self.count_durable_if_many(pending, guard);
+        if self.is_count_due(pending) {
+            self.count_in_memory(guard);
+        }
         // The last ticket acknowledges all of them. Dropping one would request a sync.
         tickets.into_iter().for_each(esker_log::Ticket::detach);
         Ok(self.commit_ticket(ticket))

@@ -74,7 +74,10 @@ impl ConsensusLog {
     /// ```
     pub fn promise(&self, ballot: Ballot, from: Slot) -> Result<PromiseTicket, PromiseError> {
         let inner = &self.inner;
+        inner.refuse_if_closed()?;
         let guard = crossbeam_epoch::pin();
+        // Reads the pages that the frontier comes to: with all locks, every caller would wait.
+        inner.count_durable(&guard);
         let mut locks = inner.all_locks()?;
         let promise_state = locks.promise_state();
         inner.writable(&promise_state)?;
@@ -85,7 +88,7 @@ impl ConsensusLog {
         locks.promise(ballot, true);
         let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner.failure_sink());
-        inner.count_durable(&guard);
+        inner.count_in_memory(&guard);
         let (next, highest) = inner.frontier.lock().next_and_highest();
         debug_assert!(next >= inner.start(), "slots below the floor are not decided");
         let promised = PromiseAnswer {

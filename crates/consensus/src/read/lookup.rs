@@ -209,8 +209,23 @@ impl Inner {
         }
     }
 
-    /// The current entry of a slot that has one and cannot change meanwhile: the caller holds its
-    /// lock, or opens the log.
+    /// The current entry of a slot, for a call that then takes slot locks: with them, other callers
+    /// would wait for the disk. `None` if the slot has no entry any more.
+    pub(crate) fn entry_of<'g>(
+        &self,
+        slot: u64,
+        guard: &'g Guard,
+    ) -> Result<Option<Entry<'g>>, StorageError> {
+        let Some(page) = self.page(slot, guard)? else { return Ok(None) };
+        match self.entry_at(slot, page.slot(slot), guard) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(ReadError::Storage(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The current entry of a slot that has one and cannot change meanwhile: the caller opens
+    /// the log.
     pub(crate) fn locked_entry<'g>(
         &self,
         slot: u64,

@@ -62,8 +62,8 @@ pub(crate) struct CommitTracker {
     /// Committed values in memory, the oldest first.
     pub(super) cache: VecDeque<CachedValue>,
     pub(super) cached: u64,
-    /// Whether the page at the frontier could not be read.
-    pub(super) stuck: bool,
+    /// Whether the page at the frontier is not in memory.
+    pub(super) lacks_page: bool,
 }
 
 impl CommitTracker {
@@ -71,7 +71,7 @@ impl CommitTracker {
         let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (kept, range) = (next, None);
         let app_state = AppStateBytes::default();
-        Self { pending, raises, app_state, kept, next, range, cache, cached: 0, stuck: false }
+        Self { pending, raises, app_state, kept, next, range, cache, cached: 0, lacks_page: false }
     }
 
     /// Registers a commit whose marker was appended. Returns how many commits are pending.

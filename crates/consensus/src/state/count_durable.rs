@@ -26,22 +26,43 @@ impl Inner {
     /// As `count_durable`, if many commits are pending, so that their number stays bounded. With
     /// `sync_on_commit` off also if there is a watch.
     pub(crate) fn count_durable_if_many(&self, pending: usize, guard: &Guard) {
-        let watched = !self.options.sync_on_commit && self.frontier.waiters().is_watched();
-        if watched || pending >= PENDING_COMMITS_MAX {
+        if self.is_count_due(pending) {
             self.count_durable(guard);
         }
     }
 
+    /// Whether a commit counts the durable ones, of which so many are pending.
+    pub(crate) fn is_count_due(&self, pending: usize) -> bool {
+        let watched = !self.options.sync_on_commit && self.frontier.waiters().is_watched();
+        watched || pending >= PENDING_COMMITS_MAX
+    }
+
     /// Counts the commits whose markers are durable (see `visible`), and the durable raises of the
-    /// floor.
+    /// floor. Reads the pages that the frontier comes to, without a lock: the caller holds none.
     pub(crate) fn count_durable(&self, guard: &Guard) {
+        // A page that was read stays in memory, so the frontier passes it.
+        while let Some(slot) = self.count_in_memory(guard) {
+            // After an error the next caller retries.
+            if let Err(error) = self.page(slot, guard) {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to advance the frontier"
+                );
+                return;
+            }
+        }
+    }
+
+    /// As [`Inner::count_durable`], for a caller that holds slot locks: the frontier stays at a
+    /// page that is not in memory. Returns the first slot there that is not decided.
+    pub(crate) fn count_in_memory(&self, guard: &Guard) -> Option<u64> {
         let durable = self.log.durable().0;
         // Of the same moment: a raise counts only with the commits before it.
         let visible = if self.options.sync_on_commit { durable } else { u64::MAX };
         let mut tracker = self.frontier.lock();
         let before = tracker.next;
         let shown = if is_planted(Bug::FloorShownBeforeSync) { u64::MAX } else { durable };
-        if tracker.apply_raises(shown) {
+        if tracker.apply_raises(shown) || tracker.lacks_page {
             self.advance(&mut tracker, visible, guard);
         }
         while let Some(CachedValue { slot, marker, bytes }) = tracker.pending.front().copied() {
@@ -55,33 +76,28 @@ impl Inner {
                 self.advance(&mut tracker, visible, guard);
             }
         }
-        if tracker.stuck {
-            self.advance(&mut tracker, visible, guard);
-        }
         self.evict(&mut tracker, guard);
         tracker.check_invariants();
         let moved = tracker.next != before;
         debug_assert!(tracker.next >= before, "the frontier moved back");
+        let unread = tracker.lacks_page.then_some(tracker.next);
         drop(tracker);
         if moved {
             self.frontier.waiters().wake();
         }
+        unread
     }
 
-    /// Moves the frontier over all committed slots up to the first gap.
+    /// Moves the frontier over all committed slots up to the first gap, or to a page that is not in
+    /// memory.
     pub(crate) fn advance(&self, tracker: &mut CommitTracker, visible: u64, guard: &Guard) {
-        tracker.stuck = false;
+        tracker.lacks_page = false;
         loop {
-            // Reads a page that is not in memory. After an error the next caller retries.
-            let page = match self.page(tracker.next, guard) {
-                Ok(Some(page)) => page,
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "failed to advance the frontier"
-                    );
-                    tracker.stuck = true;
+            let page = match self.index.find(page_of(tracker.next), guard) {
+                PageLookup::Page(page) => page,
+                PageLookup::Absent => return,
+                PageLookup::Stored(_) => {
+                    tracker.lacks_page = true;
                     return;
                 }
             };

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use crate::base::slot::{Slot, page_of};
 use crate::index::page::{Page, State};
 use crate::index::page_table::{Index, PageLookup};
-use crate::index::slot_locks::{AllLocks, PromiseState, SlotGuard, SlotLocks};
+use crate::index::slot_locks::{PromiseState, SlotLocks};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
@@ -22,6 +22,7 @@ use crate::record::{Record, Words};
 use crate::state::background::Background;
 use crate::state::checkpoint_schedule::CheckpointSchedule;
 use crate::state::frontier::Frontier;
+use crate::state::held_locks::{HeldSlot, HeldSlots};
 use crate::state::lost_records::LostRecords;
 use crate::state::newest_records::NewestRecords;
 use crate::state::reclaim_progress::ReclaimProgress;
@@ -46,8 +47,8 @@ use crate::storage_error::{StorageError, refuse_if_forked};
 /// In async code:
 ///
 /// - The calls that return a ticket block only while the staging memory of the underlying log is
-///   full, until a commit ends, and while an index page that is not in memory is read. Call them,
-///   and await the ticket.
+///   full, until a commit ends, and while an index page is read that is not in memory, or the value
+///   of a committed slot. Call them, and await the ticket.
 /// - [`accept_timeout`] blocks. Call [`accept_async`], which waits for room as a future.
 /// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
 /// - [`open`], [`iterate`], [`entries`], [`for_each`] over a promise's answer, [`close`],
@@ -170,15 +171,15 @@ impl Inner {
 
     /// Acquires the lock of a slot, for an operation on that slot alone.
     #[inline]
-    pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>, StorageError> {
+    pub(crate) fn slot_lock(&self, slot: u64) -> Result<HeldSlot<'_>, StorageError> {
         refuse_if_forked()?;
-        Ok(self.locks.lock_slot(slot))
+        Ok(HeldSlot::new(self.locks.lock_slot(slot)))
     }
 
     /// Acquires all slot locks, for an operation on more than one slot.
-    pub(crate) fn all_locks(&self) -> Result<AllLocks<'_>, StorageError> {
+    pub(crate) fn all_locks(&self) -> Result<HeldSlots<'_>, StorageError> {
         refuse_if_forked()?;
-        Ok(self.locks.lock_all())
+        Ok(HeldSlots::new(self.locks.lock_all()))
     }
 
     pub(crate) fn refuse_if_closed(&self) -> Result<(), StorageError> {

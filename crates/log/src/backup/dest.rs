@@ -12,6 +12,7 @@ use super::lineage::Earlier;
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
+use crate::base::log_error::LogError;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
@@ -250,7 +251,9 @@ impl Dest {
         let CopiedLog { session, manifest: log, low, end, position, .. } = copied;
         let CopiedLog { segments, snapshots, .. } = copied;
         let dir = &*self.dir;
-        let first = segments.first().copied().unwrap_or_default();
+        let Some(first) = segments.first().copied() else {
+            return Err(LogError::broken("a backup has a segment").into());
+        };
         for name in dir.list()? {
             match paths::classify(&name) {
                 // Recovery of the original replaced it.

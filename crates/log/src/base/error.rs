@@ -45,8 +45,10 @@ pub enum Error {
     Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
-    /// An operation met an error that cannot occur there, which is a bug. The call failed. The log
-    /// accepts more unless that error poisoned it. Report the bug, and open the log again.
+    /// An invariant of the log does not hold, which is a bug. Where the state of an open log
+    /// contradicts itself, the log accepts nothing more, and every later call has this invariant
+    /// for an error; durable records stay readable. Where a call only met an error that cannot
+    /// occur there, that call failed. Report the bug, and open the log again.
     Internal {
         /// The invariant, as the sentence that should be true.
         invariant: &'static str,
@@ -556,6 +558,10 @@ pub(crate) enum Terminal {
     Closed,
     /// The engine stopped.
     Stopped,
+    /// An invariant does not hold, which is a bug.
+    Broken {
+        invariant: &'static str,
+    },
 }
 
 impl Terminal {
@@ -564,6 +570,7 @@ impl Terminal {
             Terminal::Failed { cause, .. } => LogError::Poisoned((**cause).clone()),
             Terminal::Closed => LogError::Closed,
             Terminal::Stopped => LogError::Stopped,
+            Terminal::Broken { invariant } => LogError::Internal { invariant },
         }
     }
 }

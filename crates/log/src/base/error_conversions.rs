@@ -38,6 +38,14 @@ impl LogError {
         Self::Internal { invariant }
     }
 
+    /// Reports a broken invariant outside of an open log. Panics in debug builds.
+    #[cold]
+    pub(crate) fn broken(invariant: &'static str) -> Self {
+        tracing::error!(invariant, "an invariant of the log does not hold");
+        debug_assert!(false, "this does not hold: {invariant}");
+        Self::Internal { invariant }
+    }
+
     /// Narrows an error where, by `invariant`, it is one that every operation can meet.
     pub(crate) fn narrow(error: Error, invariant: &'static str) -> Self {
         match error {

@@ -201,17 +201,18 @@ impl Committer {
             first_chain: 0,
         };
         let Some(ready) = log.space.preallocator().take(number) else {
-            // The core places units only in segments that were created.
-            tracing::error!(segment = number, "no preallocated file for the next segment");
-            return Err(Error::Stopped);
+            let invariant = "units are placed only in segments that were created";
+            return Err(Error::Internal { invariant });
         };
+        let full = self.segment.header.base + u64::from(self.segment.state.read().end);
+        if full != unit.buffer.base {
+            return Err(Error::Internal { invariant: "a segment begins where the last one ends" });
+        }
         let (block, header_crc) = header.to_block();
         let mut aligned = AlignedBuf::new(block.len());
         aligned.copy_from_slice(&block);
         write_all_at(&*ready.writer, &aligned, 0)?;
 
-        let full = self.segment.header.base + u64::from(self.segment.state.read().end);
-        debug_assert_eq!(full, unit.buffer.base);
         self.segment.state.write().full = true;
         let old = std::mem::replace(&mut self.file, ready.writer);
         // A group ends with its segment, so its sync was handed out.

@@ -13,16 +13,18 @@ use esker_disk::process;
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal, with_causes};
+use crate::base::log_end::Mark;
 use crate::base::log_error::LogError;
 use crate::base::options::Policy;
 use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::{Action, Event, Runner, schedule};
-use crate::commit::core::{Core, Job};
+use crate::commit::core::{BrokenInvariant, Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
+use crate::runtime::deferred_wakes::wake;
 use crate::runtime::engine::CommitWork;
-use crate::runtime::waiters::{WaitingCallers, wake};
+use crate::runtime::waiters::WaitingCallers;
 use crate::store::watermark_page::WatermarkPage;
 
 impl WriteHalf {
@@ -45,9 +47,9 @@ impl WriteHalf {
             Some(Terminal::Failed { cause, through }) if seq <= *through => {
                 Some(Err(LogError::Io((**cause).clone())))
             }
-            Some(terminal @ (Terminal::Failed { .. } | Terminal::Stopped)) => {
-                Some(Err(terminal.refusal()))
-            }
+            Some(
+                terminal @ (Terminal::Failed { .. } | Terminal::Stopped | Terminal::Broken { .. }),
+            ) => Some(Err(terminal.refusal())),
             Some(Terminal::Closed) | None => None,
         }
     }
@@ -281,14 +283,14 @@ impl WriteHalf {
         };
         // Releases the staging buffer before the waiters wake: they may want to reuse it.
         units.into_iter().for_each(|units| state.core.return_units(units));
-        if !state.core.complete(number) {
-            return state;
-        }
-        let mark = state.core.durable();
-        debug_assert!(
-            page.as_ref().is_none_or(|page| page.has(mark)),
-            "a watermark is published that is not stored"
-        );
+        let mark = match complete(&mut state.core, number, page.as_deref()) {
+            Ok(Some(mark)) => mark,
+            Ok(None) => return state,
+            Err(BrokenInvariant(invariant)) => {
+                self.failed(&mut state, number, last, Error::Internal { invariant });
+                return state;
+            }
+        };
         drop(page);
         let moved = mark != before;
         self.watermark.publish(mark.position, mark.seq);
@@ -361,42 +363,22 @@ impl WriteHalf {
         }
         state
     }
+}
 
-    fn failed(&self, state: &mut State, io: u64, last: Option<u64>, error: Error) {
-        let through = last.unwrap_or(state.core.written().seq);
-        state.core.fail(io);
-        self.terminal(state, error, through);
+/// Accounts for a job that did its I/O, and that this page has, where it is stored. Returns how far
+/// the log is durable, unless an earlier job is in flight.
+fn complete(
+    core: &mut Core,
+    job: u64,
+    page: Option<&WatermarkPage>,
+) -> Result<Option<Mark>, BrokenInvariant> {
+    if !core.complete(job)? {
+        return Ok(None);
     }
-
-    /// Puts the log into the terminal state, for this reason. The caller wakes all waiters after it
-    /// releases the state lock.
-    fn terminal(&self, state: &mut State, error: Error, through: u64) {
-        let terminal = match error {
-            Error::Io(cause) => Terminal::Failed { cause: Arc::new(cause), through },
-            error => {
-                tracing::error!(error = with_causes(&error), "the commit failed");
-                Terminal::Stopped
-            }
-        };
-        state.core.set_terminal(terminal);
-        self.publish_terminal(state);
-    }
-
-    /// Publishes a failure once no commit submitted before it can still become durable.
-    fn publish_terminal(&self, state: &State) {
-        if state.core.has_failed() && !state.core.is_open() {
-            self.terminal.set(state.core.terminal());
-            self.watermark.set_terminal();
-        }
-    }
-
-    /// Records a failure outside a commit.
-    pub(crate) fn fail(&self, error: Error) {
-        let mut state = self.lock();
-        let through = state.core.durable().seq;
-        self.terminal(&mut state, error, through);
-        drop(state);
-        self.wake_all();
+    let mark = core.durable();
+    match page.is_none_or(|page| page.has(mark)) {
+        true => Ok(Some(mark)),
+        false => Err(BrokenInvariant("a watermark is stored before it is published")),
     }
 }
 

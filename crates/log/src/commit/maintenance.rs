@@ -139,10 +139,11 @@ fn prewrite(
     number: u64,
     range: &Range<u32>,
 ) -> Result<bool> {
-    if kept.as_ref().is_none_or(|kept| kept.segment != number) {
-        let how = OpenMode::write().direct(log.mode.direct);
-        let file = match log.dir.open(&paths::segment(number), how) {
-            Ok(file) => file,
+    kept.take_if(|kept| kept.segment != number);
+    let Prewriter { file, zeros, .. } = match kept {
+        Some(kept) => kept,
+        None => match open_prewriter(log, number) {
+            Ok(prewriter) => kept.insert(prewriter),
             Err(error) => {
                 tracing::warn!(
                     error = with_causes(&error),
@@ -150,18 +151,17 @@ fn prewrite(
                 );
                 return Ok(false);
             }
-        };
-        *kept = Some(Prewriter {
-            segment: number,
-            file,
-            zeros: AlignedBuf::lazy(PREWRITE_BYTES_MAX.min(log.options.segment_size) as usize),
-        });
-    }
-    let Some(Prewriter { file, zeros, .. }) = kept else {
-        return Ok(false);
+        },
     };
     let len = (range.end - range.start) as usize;
     write_all_at(&**file, &zeros[..len], u64::from(range.start))?;
     file.sync_data()?;
     Ok(true)
+}
+
+fn open_prewriter(log: &WriteHalf, segment: u64) -> esker_disk::Result<Prewriter> {
+    let how = OpenMode::write().direct(log.mode.direct);
+    let file = log.dir.open(&paths::segment(segment), how)?;
+    let zeros = AlignedBuf::lazy(PREWRITE_BYTES_MAX.min(log.options.segment_size) as usize);
+    Ok(Prewriter { segment, file, zeros })
 }

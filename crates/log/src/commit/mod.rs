@@ -9,7 +9,7 @@
 //! `preallocator` and `maintenance` do the background work: prewritten blocks, footers, and
 //! `retention`, which asks `ages` what is too old. `write_half` is the shared state, in groups:
 //! `segment_set`, `log_space`, `pending_work`. `lock_order` has its locks, `committer` the state of
-//! the next commit, `space_request` the wait for space.
+//! the next commit, `space_request` the wait for space. `terminal_state` fails the log.
 
 pub(crate) mod ages;
 pub(crate) mod callbacks;
@@ -29,4 +29,5 @@ pub(crate) mod retention;
 pub(crate) mod segment_set;
 pub(crate) mod shared_reserve;
 pub(crate) mod space_request;
+pub(crate) mod terminal_state;
 pub(crate) mod write_half;

@@ -24,7 +24,7 @@ use crate::base::error::{Error, Result, with_causes};
 use crate::base::lender::Lent;
 use crate::base::operation_errors::AppendError;
 use crate::base::options::Options;
-use crate::commit::core::{Need, PreallocatedSegment, SpaceDemand};
+use crate::commit::core::{BrokenInvariant, Need, PreallocatedSegment, SpaceDemand};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
 use crate::commit::write_half::WriteHalf;
@@ -72,16 +72,14 @@ fn limit_of(options: &Options, len: u64) -> u32 {
     len.saturating_sub(footer_room(options, len)) / BLOCK_BYTES * BLOCK_BYTES
 }
 
-/// Sizes to try, largest first, down to one megabyte or to what is needed: half of what is tried
-/// beyond that each time. So on a disk that is nearly full, each step takes half of the rest.
-fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
-    let least = least.max(best.min(SEGMENT_BYTES_MIN));
-    let next = move |size: &u32| match *size - least {
+/// The size to try after `size`, down to `least`: half of what is tried beyond that each time. So
+/// on a disk that is nearly full, each step takes half of the rest.
+fn smaller(size: u32, least: u32) -> Option<u32> {
+    match size.saturating_sub(least) {
         0 => None,
         beyond if beyond <= 16 * BLOCK_BYTES => Some(least),
         beyond => Some(block_up(least + beyond / 2)),
-    };
-    std::iter::successors(Some(best.max(least)), next)
+    }
 }
 
 impl WriteHalf {
@@ -156,7 +154,7 @@ impl WriteHalf {
         let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
         let error = error.for_want_of_space(self.dir.path(), bytes, durable);
         if !error.is_no_space() {
-            self.fail(error.clone());
+            self.fail_under_lock(error.clone());
         }
         error
     }
@@ -167,7 +165,7 @@ impl WriteHalf {
         if error.is_no_space() || error.failed_to_open() {
             tracing::warn!(error = with_causes(&error), "{failed}");
         } else {
-            self.fail(error);
+            self.fail_under_lock(error);
         }
     }
 
@@ -230,7 +228,7 @@ impl WriteHalf {
         let lends = self.lends(&reserve);
         self.lock().core.renew_share(lends);
         if let Err(error) = self.record_size(&mut reserve) {
-            self.fail(error);
+            self.fail_under_lock(error);
         }
     }
 
@@ -324,28 +322,29 @@ impl WriteHalf {
         let file = self.dir.open(&paths::segment(segment), OpenMode::write())?;
         let limit = self.preallocate_in(&*file, least, best)?;
         self.space.preallocator().extended(segment, limit);
-        self.lock().core.extended(segment, limit);
-        Ok(())
+        let extended = self.lock().core.extended(segment, limit);
+        extended.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })
     }
 
-    /// Preallocates as much of a file as there is room for. Returns the offset at which its units
-    /// must end.
+    /// Preallocates as much of a file as there is room for, down to one megabyte or to what is
+    /// needed. Returns the offset at which its units must end.
     fn preallocate_in(&self, file: &dyn File, least: u32, best: u32) -> Result<u32> {
         let before = file.len()?;
-        let mut refused = None;
-        for limit in sizes(least, best) {
+        let least = least.max(best.min(SEGMENT_BYTES_MIN));
+        let mut limit = best.max(least);
+        loop {
             let len = file_len(&self.options, limit);
-            match file.preallocate(0, len) {
+            let cause = match file.preallocate(0, len) {
                 Ok(()) => return Ok(limit),
-                Err(cause) if cause.is_no_space() => {
-                    file.set_len(before)?;
-                    refused = Some((len, cause));
-                }
+                Err(cause) if cause.is_no_space() => cause,
                 Err(cause) => return Err(cause.into()),
+            };
+            file.set_len(before)?;
+            match smaller(limit, least) {
+                Some(next) => limit = next,
+                None => return Err(self.no_space(len.saturating_sub(before), cause)),
             }
         }
-        let Some((len, cause)) = refused else { return Err(Error::Full) };
-        Err(self.no_space(len.saturating_sub(before), cause))
     }
 
     /// Creates the file of the next segment, from a spare if there is one.
@@ -491,7 +490,8 @@ impl WriteHalf {
         let reader = self.dir.open(&name, self.mode.reading())?;
         self.space.preallocator().made(number, ReadySegment { writer, reader, written_to, limit });
         let full = if internal { limit } else { self.options.segment_size.max(limit) };
-        self.lock().core.made(PreallocatedSegment { segment: number, limit, full, internal });
-        Ok(())
+        let next = PreallocatedSegment { segment: number, limit, full, internal };
+        let made = self.lock().core.made(next);
+        made.map_err(|BrokenInvariant(invariant)| Error::Internal { invariant })
     }
 }

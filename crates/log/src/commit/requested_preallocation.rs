@@ -6,7 +6,7 @@ use crate::commit::core::schedule::Event;
 use crate::commit::preallocation::Space;
 use crate::commit::space_request::{Failed, SpaceRequest};
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::wake;
+use crate::runtime::deferred_wakes::wake;
 
 impl WriteHalf {
     /// Queues a request for space again that waited.

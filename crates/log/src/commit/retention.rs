@@ -243,7 +243,7 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     drop(page);
     log.segments.trim_point().raise(TrimPoint::locate(log.segments.table(), below));
     let next = log.segments.table().of_seq(below.saturating_add(1));
-    let Some(first) = next.or_else(|| log.segments.table().newest()) else { return Ok(()) };
+    let first = next.map_or_else(|| log.newest_segment(), Ok)?;
     match log.segments.table().oldest_number() {
         Some(oldest) if first.number() > oldest => drop_segments_below(log, &first).map_err(full),
         _ => Ok(()),

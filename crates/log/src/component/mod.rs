@@ -21,6 +21,7 @@
 //! | has many logs, and one reserve for all of them | [`shared_reserve`] |
 //! | copies several logs as of one moment | [`accepted_at_one_moment`] |
 //! | gives up a log that it just created | [`discard`] |
+//! | calls the log, or wakes tasks, under a lock of its own | [`DeferredWakes`], [`wake`] |
 //!
 //! [`Options::component`]: crate::Options::component
 //! [`set_component`]: ComponentLog::set_component
@@ -71,6 +72,7 @@ pub use crate::base::position::RecordPlace;
 pub use crate::base::purpose::Purpose;
 pub use crate::follower::component_reads::ReadOnlyComponentLog;
 pub use crate::read::checkpoint_reader::{CheckpointBuffer, CheckpointReader};
+pub use crate::runtime::deferred_wakes::{DeferredWakes, wake};
 pub use crate::store::app_metadata::{app_metadata, identify};
 pub use accepted::accepted_at_one_moment;
 pub use checkpoint_writer::{CheckpointChunk, CheckpointWriter};

@@ -30,7 +30,7 @@ use crate::read::cache::ReadCache;
 use crate::read::read_half::ReadHalf;
 use crate::read::stream_table::StreamTable;
 use crate::recovery::repair;
-use crate::recovery::{self, Finalized};
+use crate::recovery::{self, RecoveredLog};
 use crate::runtime::affinity;
 use crate::runtime::counters::Counters;
 use crate::runtime::detached::detached;
@@ -109,18 +109,18 @@ impl Log {
         let lock = directory::lock_entered(&*dir, &options)?;
         let facts = dir.facts()?;
         let mode = file_mode(&options, &facts);
-        let (mut finalized, reserve) = recover_files(&*dir, &options, &facts, &engine)?;
+        let (mut recovered, reserve) = recover_files(&*dir, &options, &facts, &engine)?;
 
-        let core = Core::new(&finalized.start, &options, Arc::clone(&tail), mode.dsync);
-        let shared = Shared::new(engine, tail, &mut finalized);
+        let core = Core::new(&recovered.start, &options, Arc::clone(&tail), mode.dsync);
+        let shared = Shared::new(engine, tail, &mut recovered);
         let newest = shared
             .segments
             .newest()
             .ok_or_else(|| corruption_at(dir.path(), 0, 0, "no segment is left"))?;
         let committer =
-            Committer::new(&*dir, mode, newest, finalized.chain, finalized.manifest.session)?;
-        let recovery = finalized.recovery.clone();
-        let files = LogFiles { dir, lock, mode, finalized, reserve };
+            Committer::new(&*dir, mode, newest, recovered.chain, recovered.manifest.session)?;
+        let recovery = recovered.recovery.clone();
+        let files = LogFiles { dir, lock, mode, recovered, reserve };
 
         let read = read_half(&shared, &options);
         let sources: Weak<dyn ReadWork> = read.weak_self.clone();
@@ -143,7 +143,7 @@ struct LogFiles {
     dir: Arc<dyn Dir>,
     lock: Box<dyn Lock>,
     mode: FileMode,
-    finalized: Finalized,
+    recovered: RecoveredLog,
     reserve: Reserve,
 }
 
@@ -160,17 +160,17 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes the segments of `finalized`.
-    fn new(engine: Engine, tail: Arc<TailCache>, finalized: &mut Finalized) -> Self {
-        let start = finalized.start;
-        let segments = SegmentTable::new(std::mem::take(&mut finalized.segments));
+    /// Takes the segments of `recovered`.
+    fn new(engine: Engine, tail: Arc<TailCache>, recovered: &mut RecoveredLog) -> Self {
+        let start = recovered.start;
+        let segments = SegmentTable::new(std::mem::take(&mut recovered.segments));
         let watermark = DurableWatermark::new(start.base + u64::from(start.offset), start.last_seq);
         Self {
             engine,
             waiters: Arc::default(),
             watermark: Arc::new(watermark),
             terminal: Arc::default(),
-            trim_point: Arc::new(TrimPoint::new(&segments, finalized.manifest.trim_seq)),
+            trim_point: Arc::new(TrimPoint::new(&segments, recovered.manifest.trim_seq)),
             segments: Arc::new(segments),
             tail,
             closed: Arc::default(),
@@ -202,10 +202,10 @@ fn write_half(
     readers: Weak<dyn ReadWork>,
     options: Options,
 ) -> Arc<WriteHalf> {
-    let LogFiles { dir, lock, mode, finalized, reserve } = files;
+    let LogFiles { dir, lock, mode, recovered, reserve } = files;
     let Shared { engine, waiters, watermark, terminal, segments, tail, trim_point, closed } =
         shared;
-    let start = finalized.start;
+    let start = recovered.start;
     let (prewrites, size) = (is_durable(&options), options.segment_size);
     let preallocator = Preallocator::new(start.segment, start.offset, prewrites, size);
     let pending = PendingWork::default();
@@ -231,15 +231,15 @@ fn write_half(
         watermark,
         terminal,
         segments: SegmentSet::new(segments, trim_point, options.retention, readers),
-        space: LogSpace::new(preallocator, reserve, finalized.spares),
+        space: LogSpace::new(preallocator, reserve, recovered.spares),
         pending,
         tail,
         counters: Counters::default(),
-        manifest: Mutex::new(finalized.manifest),
+        manifest: Mutex::new(recovered.manifest),
         checkpoints: Mutex::new(0),
         receiving: Arc::default(),
         lock: Mutex::new(Some(lock)),
-        watermark_page: Mutex::new(finalized.page),
+        watermark_page: Mutex::new(recovered.page),
         committer_idle: Condvar::new(),
         closed,
         weak_self: weak_self.clone(),
@@ -272,20 +272,20 @@ fn recover_files(
     options: &Options,
     facts: &Facts,
     engine: &Engine,
-) -> Result<(Finalized, Reserve)> {
+) -> Result<(RecoveredLog, Reserve)> {
     let read_options = ReadOptions::from(options);
     let direct = options.direct != Direct::Off && facts.direct;
     let had = space_reserve::size(dir, paths::RESERVE)?;
     let recover = || recover(dir, options, &read_options, direct, engine.wall_ms());
-    let mut finalized = match recover() {
+    let mut recovered = match recover() {
         // A failed recovery leaves a directory that any opening recovers.
         Err(error) if error.is_no_space() => in_shared_space(options, error, recover),
-        finalized => finalized,
+        recovered => recovered,
     }?;
-    let durable = finalized.start.last_seq;
-    let reserve = open_reserve(dir, options, &mut finalized.manifest, had)
+    let durable = recovered.start.last_seq;
+    let reserve = open_reserve(dir, options, &mut recovered.manifest, had)
         .map_err(|error| error.for_want_of_space(dir.path(), u64::from(BLOCK_BYTES), durable))?;
-    Ok((finalized, reserve))
+    Ok((recovered, reserve))
 }
 
 /// Opens the reserve, which had `had` bytes before the recovery.
@@ -314,7 +314,7 @@ fn recover(
     read_options: &ReadOptions,
     direct: bool,
     now_ms: u64,
-) -> Result<Finalized> {
+) -> Result<RecoveredLog> {
     let manifest = manifest_of(dir, options)?;
     let mut scan = recovery::scan_dir(dir, read_options, manifest, direct)?;
     let durable = scan.durable_bound;

@@ -75,7 +75,11 @@ impl ChunkThread {
 
     fn end(self) -> Result<GrowingFile> {
         drop(self.full);
-        self.thread.join().unwrap_or(Err(Error::Stopped))
+        self.thread.join().unwrap_or_else(|_| {
+            let invariant = "the thread that writes a snapshot does not panic";
+            tracing::error!(invariant, "an invariant of the log does not hold");
+            Err(Error::Internal { invariant })
+        })
     }
 }
 
@@ -177,8 +181,9 @@ impl SnapshotWriter {
             Output::Thread(chunks) => {
                 let next = chunks.empty.try_recv().unwrap_or_else(|_| Chunk::new());
                 let full = std::mem::replace(&mut self.chunk, next);
-                // If the thread has ended, its error comes with the writer.
-                chunks.full.send(full).map_err(|_| Error::Stopped)
+                // The caller replaces this by the error of the thread, for which that ended.
+                let invariant = "the thread that writes a snapshot ends after the last chunk";
+                chunks.full.send(full).map_err(|_| Error::Internal { invariant })
             }
         }
     }

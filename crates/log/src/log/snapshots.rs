@@ -38,7 +38,7 @@ impl Log {
                 return outcome
                     .map_err(|error| self.for_want_of_space(error, u64::from(BLOCK_BYTES)));
             }
-            self.write.fail(Error::Io(cause.clone()));
+            self.write.fail_under_lock(Error::Io(cause.clone()));
         }
         outcome
     }
@@ -124,7 +124,7 @@ impl Snapshots<'_> {
                 | Error::NoSpace { .. }
                 | Error::Corrupted(_)
                 | Error::Forked
-                | Error::Stopped
+                | Error::Internal { .. }
                 | Error::NoThread(_)),
             ) => return SnapshotError::narrow(error),
             // The source may read any log.

@@ -12,7 +12,7 @@ use crate::base::operation_errors::ReadError;
 use crate::base::position::Seq;
 use crate::read::batch::{Batch, View};
 use crate::read::source::Wait;
-use crate::runtime::waiters::{park, thread_waker};
+use crate::runtime::parked_thread::{park, thread_waker};
 
 /// The log that a [`LogStream`] reads, and how the stream waits for its next records.
 pub(crate) trait Feed: Send + Sync + std::fmt::Debug {

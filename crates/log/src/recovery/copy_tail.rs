@@ -17,8 +17,8 @@ use esker_disk::{Dir, OpenMode};
 use parking_lot::RwLock;
 
 use super::cut_file::cut_file;
-use super::live::Live;
-use super::rewrite::{Packing, Rewriter, Rewritten, UNIT_BYTES};
+use super::live::LiveSegment;
+use super::rewrite::{Packing, Rewriter, RewrittenSegment, UNIT_BYTES};
 use crate::base::error::Result;
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
@@ -33,8 +33,8 @@ use crate::store::segment_table::Segment;
 /// that crashes repeatedly does not leave a segment each time.
 const COPY_WHOLE: u32 = 256 << 10;
 
-pub(super) struct Copied {
-    pub(super) live: Live,
+pub(super) struct CopiedTail {
+    pub(super) live: LiveSegment,
     pub(super) copied: u64,
     /// Segments that the new one replaces completely.
     pub(super) dead: Vec<u64>,
@@ -50,7 +50,7 @@ struct Tail {
 impl Tail {
     /// From the end backward: whole segments above the durable lower bound, then part of one. Where
     /// less than `whole` bytes would stay in the segment, all of it is copied.
-    fn choose(live: &[Live], durable_bound: u64, whole: u32) -> Self {
+    fn choose(live: &[LiveSegment], durable_bound: u64, whole: u32) -> Self {
         let mut tail = Self { segment: live.len(), unit: 0 };
         for (n, newest) in live.iter().enumerate().rev() {
             let Some(units) = &newest.units else { break };
@@ -80,7 +80,10 @@ impl Tail {
         tail
     }
 
-    fn copied<'a>(&self, live: &'a [Live]) -> impl Iterator<Item = (&'a Live, &'a [ValidUnit])> {
+    fn copied<'a>(
+        &self,
+        live: &'a [LiveSegment],
+    ) -> impl Iterator<Item = (&'a LiveSegment, &'a [ValidUnit])> {
         let Self { segment, unit } = *self;
         live[segment..].iter().enumerate().map(move |(n, live)| {
             let units = live.units.as_deref().unwrap_or_default();
@@ -89,7 +92,7 @@ impl Tail {
     }
 
     /// The last unit that stays in the segment of which a part is copied.
-    fn below<'a>(&self, live: &'a [Live]) -> Option<(&'a Live, &'a ValidUnit)> {
+    fn below<'a>(&self, live: &'a [LiveSegment]) -> Option<(&'a LiveSegment, &'a ValidUnit)> {
         let newest = live.get(self.segment)?;
         let below = newest.units.as_deref()?.get(self.unit.checked_sub(1)?)?;
         Some((newest, below))
@@ -97,7 +100,7 @@ impl Tail {
 
     fn header(
         &self,
-        live: &[Live],
+        live: &[LiveSegment],
         manifest: &Manifest,
         number: u64,
         time_ms: u64,
@@ -138,7 +141,7 @@ impl Tail {
 
     /// The time of the first unit that is copied. If there is none, `now`, or the time of the last
     /// unit before, if that is later and not dropped.
-    fn time(&self, live: &[Live], trim_seq: u64, now: u64) -> u64 {
+    fn time(&self, live: &[LiveSegment], trim_seq: u64, now: u64) -> u64 {
         if let Some(first) = self.copied(live).flat_map(|(_, units)| units).next() {
             return first.header.time_ms;
         }
@@ -153,7 +156,7 @@ impl Tail {
     }
 
     /// Frees the space after the last valid unit of each segment.
-    fn free_dead(&self, dir: &dyn Dir, live: &[Live]) -> Result<()> {
+    fn free_dead(&self, dir: &dyn Dir, live: &[LiveSegment]) -> Result<()> {
         for (live, _) in self.copied(live) {
             let end = live.units.iter().flatten().last().map_or(BLOCK_BYTES, ValidUnit::end);
             if live.file_len > u64::from(end) {
@@ -170,11 +173,11 @@ pub(super) fn copy_tail(
     dir: &dyn Dir,
     options: &ReadOptions,
     manifest: &Manifest,
-    live: &mut Vec<Live>,
+    live: &mut Vec<LiveSegment>,
     number: u64,
     durable_bound: u64,
     time_ms: u64,
-) -> Result<Copied> {
+) -> Result<CopiedTail> {
     let start = |tail: &Tail, packing: Packing| {
         let header = tail.header(live, manifest, number, time_ms);
         let room = room_for(tail.copied(live).flat_map(|(_, units)| units), packing);
@@ -224,13 +227,13 @@ pub(super) fn copy_tail(
                 state.index.retain(|entry| entry.unit < end);
                 (state.full, state.footed) = (true, false);
                 drop(state);
-                live.push(Live { units: None, ..newest });
+                live.push(LiveSegment { units: None, ..newest });
             }
             _ => dead.push(newest.segment.number()),
         }
     }
     let new = open_new(dir, options, new)?;
-    Ok(Copied { live: new, copied, dead })
+    Ok(CopiedTail { live: new, copied, dead })
 }
 
 /// An upper bound for the size of a rewritten segment with these units, in bytes.
@@ -253,7 +256,7 @@ pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>, packing: 
     room.next_multiple_of(block)
 }
 
-fn open_new(dir: &dyn Dir, options: &ReadOptions, new: Rewritten) -> Result<Live> {
+fn open_new(dir: &dyn Dir, options: &ReadOptions, new: RewrittenSegment) -> Result<LiveSegment> {
     let direct = options.direct != Direct::Off;
     let direct = direct && dir.facts()?.direct;
     let name = paths::segment(new.header.segment);
@@ -266,5 +269,5 @@ fn open_new(dir: &dyn Dir, options: &ReadOptions, new: Rewritten) -> Result<Live
         reader,
         state: RwLock::new(new.state),
     });
-    Ok(Live { segment, units: None, file_len })
+    Ok(LiveSegment { segment, units: None, file_len })
 }

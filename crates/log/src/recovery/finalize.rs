@@ -8,7 +8,7 @@ use esker_disk::{Dir, OpenMode};
 
 use super::copy_tail::copy_tail;
 use super::cut_file::cut_file;
-use super::live::{DirScan, Live};
+use super::live::{DirScan, LiveSegment};
 use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
@@ -25,7 +25,7 @@ use crate::store::watermark_page::WatermarkPage;
 
 /// A log that is ready for appends.
 #[derive(Debug)]
-pub(crate) struct Finalized {
+pub(crate) struct RecoveredLog {
     pub(crate) manifest: Manifest,
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) start: LogEnd,
@@ -50,7 +50,7 @@ pub(crate) fn finalize(
     mut scan: DirScan,
     retention: Retention,
     time_ms: u64,
-) -> Result<Finalized> {
+) -> Result<RecoveredLog> {
     let mut manifest = scan.manifest;
     refuse_last_number(dir, &scan)?;
     let clean = manifest.clean.take();
@@ -93,7 +93,7 @@ pub(crate) fn finalize(
     recovery.last = Seq(state.last_seq);
     let position = base + u64::from(state.end);
     page.store(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
-    Ok(Finalized {
+    Ok(RecoveredLog {
         manifest,
         start: LogEnd {
             log: manifest.log,
@@ -174,7 +174,7 @@ fn copy_to_new_segment(
     options: &ReadOptions,
     scan: &DirScan,
     manifest: &mut Manifest,
-    live: &mut Vec<Live>,
+    live: &mut Vec<LiveSegment>,
     time_ms: u64,
 ) -> Result<u64> {
     let number = scan.highest_number + 1;
@@ -197,7 +197,7 @@ fn copy_to_new_segment(
 }
 
 /// Cuts off the bytes after the end of a cleanly closed log: they do not belong to it.
-fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
+fn trim(dir: &dyn Dir, live: &[LiveSegment]) -> Result<Option<TruncatedTail>> {
     let Some(newest) = live.last() else {
         return Ok(None);
     };
@@ -212,7 +212,7 @@ fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
 }
 
 /// Truncates a segment that is not the newest at its end, and writes its footer.
-fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
+fn finish(dir: &dyn Dir, live: &LiveSegment) -> Result<()> {
     let segment = &live.segment;
     if segment.state.read().footed {
         return Ok(());

@@ -7,7 +7,7 @@ use esker_disk::Dir;
 use parking_lot::RwLock;
 
 use super::outcome::TruncatedTail;
-use super::scan::{Classified, Examined, Reading, RetainedState, SegmentRange, scan};
+use super::scan::{ClassifiedLog, ExaminedSegment, RetainedState, ScanMode, SegmentRange, scan};
 use crate::base::error::{Corruption, Result};
 use crate::base::read_options::ReadOptions;
 use crate::format::{BLOCK_BYTES, UnitKind};
@@ -23,7 +23,7 @@ use crate::store::watermark_page::PageReader;
 pub(crate) struct DirScan {
     pub(crate) manifest: Manifest,
     /// The live segments, oldest first.
-    pub(crate) live: Vec<Live>,
+    pub(crate) live: Vec<LiveSegment>,
     /// Numbers of segment files that are not live.
     pub(crate) dead: Vec<u64>,
     /// Numbers of dead segment files that never got a header.
@@ -65,7 +65,7 @@ impl DirScan {
 }
 
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveSegment {
     pub(crate) segment: Arc<Segment>,
     /// Its units, if the segment was scanned; `None` if its footer was used.
     pub(crate) units: Option<Vec<ValidUnit>>,
@@ -88,7 +88,7 @@ pub(crate) fn scan_dir(
     let page =
         reader.and_then(|reader| reader.stored().or_else(|_| reader.stored()).ok().flatten());
     let read_errors = ReadErrors::default();
-    let how = Reading { direct, opening: Some(options), read_errors: &read_errors };
+    let how = ScanMode { direct, opening: Some(options), read_errors: &read_errors };
     let (files, found) = scan(dir, &manifest, page, &how, &mut |_| {})?;
     let manifest_path: PathBuf = dir.path_of(paths::MANIFEST);
     let corruption = found.corruption(&found.manifest, &manifest_path).into_iter().next();
@@ -120,7 +120,7 @@ pub(crate) fn scan_dir(
 }
 
 /// The segments up to the first corruption. Of a segment with a corrupt unit, what is before it.
-fn live(found: Classified) -> Result<Vec<Live>> {
+fn live(found: ClassifiedLog) -> Result<Vec<LiveSegment>> {
     let mut live = Vec::new();
     // A gap in the place of a missing front has no file, and the segments after it are whole.
     for segment in found.segments.into_iter().skip(usize::from(found.is_front_missing)) {
@@ -136,7 +136,7 @@ fn live(found: Classified) -> Result<Vec<Live>> {
 }
 
 /// `None` without a header.
-fn live_segment(segment: Examined, is_corrupt: bool) -> Result<Option<Live>> {
+fn live_segment(segment: ExaminedSegment, is_corrupt: bool) -> Result<Option<LiveSegment>> {
     let (Some(header), Some(file)) = (segment.header, segment.file.clone()) else {
         return Ok(None);
     };
@@ -176,5 +176,5 @@ fn live_segment(segment: Examined, is_corrupt: bool) -> Result<Option<Live>> {
         reader: file,
         state: RwLock::new(state),
     });
-    Ok(Some(Live { segment, units, file_len }))
+    Ok(Some(LiveSegment { segment, units, file_len }))
 }

@@ -61,7 +61,7 @@ pub(crate) mod salvage;
 mod scan;
 
 pub(crate) use copy_tail::room_for;
-pub(crate) use finalize::{Finalized, create, finalize};
+pub(crate) use finalize::{RecoveredLog, create, finalize};
 pub(crate) use live::scan_dir;
 pub(crate) use newer::{explained, intact};
 pub use outcome::{PriorShutdown, ReadProgress, Recovery, TruncatedTail};

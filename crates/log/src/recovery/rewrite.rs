@@ -52,7 +52,7 @@ pub(crate) struct Rewriter<'a> {
 }
 
 /// A segment that was renamed to its final name.
-pub(crate) struct Rewritten {
+pub(crate) struct RewrittenSegment {
     pub(crate) header: SegmentHeader,
     pub(crate) state: State,
 }
@@ -228,7 +228,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Writes the header, syncs the file and renames it to its final name.
-    pub(crate) fn finish(mut self) -> Result<Rewritten> {
+    pub(crate) fn finish(mut self) -> Result<RewrittenSegment> {
         self.close_unit()?;
         let (block, _) = self.header.to_block();
         let mut aligned = AlignedBuf::new(block.len());
@@ -239,6 +239,6 @@ impl<'a> Rewriter<'a> {
             self.file.sync_data()?;
         }
         sealed_file::publish(self.dir, &self.temporary, &self.name)?;
-        Ok(Rewritten { header: self.header, state: self.state })
+        Ok(RewrittenSegment { header: self.header, state: self.state })
     }
 }

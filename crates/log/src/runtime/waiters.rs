@@ -7,16 +7,14 @@
 //! list: there may be thousands of readers, and no caller waits for them. Meanwhile another thread
 //! runs the next commit.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::task::{Wake, Waker};
-use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::task::Waker;
 
 use esker_disk::process;
 use parking_lot::Mutex;
 use slab::Slab;
+
+use crate::runtime::deferred_wakes::wake;
 
 /// The condition that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,51 +182,6 @@ impl Waiters {
     pub(crate) fn len(&self) -> usize {
         self.callers.lock().len() + self.readers.iter().map(|list| list.lock().len()).sum::<usize>()
     }
-}
-
-/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the
-/// wake-ups after it.
-pub(crate) fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-        tracing::error!("a waker panicked; the task that it belongs to was not woken");
-    }
-}
-
-/// Wakes a thread that is parked.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-thread_local! {
-    static PARKED: Waker = Arc::new(Unpark(std::thread::current())).into();
-}
-
-/// The waker of this thread, made once.
-pub(crate) fn thread_waker() -> Waker {
-    // A thread that is being torn down has no thread-local waker any more; it gets a new one.
-    PARKED
-        .try_with(Waker::clone)
-        .unwrap_or_else(|_| Arc::new(Unpark(std::thread::current())).into())
-}
-
-/// Parks until woken or until the deadline. Returns `false` once the deadline has passed.
-pub(crate) fn park(deadline: Option<Instant>) -> bool {
-    match deadline {
-        None => std::thread::park(),
-        Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
-            None | Some(Duration::ZERO) => return false,
-            Some(left) => std::thread::park_timeout(left),
-        },
-    }
-    true
 }
 
 /// An entry in the wait queues that is removed when it is dropped.

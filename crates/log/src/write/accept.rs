@@ -18,7 +18,8 @@ use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::preallocation::Space;
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{Registration, WaitCondition, park, thread_waker};
+use crate::runtime::parked_thread::{park, thread_waker};
+use crate::runtime::waiters::{Registration, WaitCondition};
 use crate::staging::fill_tracker::FillTracker;
 use crate::write::input::Input;
 use crate::write::ticket::Ticket;
@@ -55,7 +56,7 @@ impl WriteHalf {
         attempt: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, AppendError> {
         refuse_if_forked()?;
-        Self::while_space(attempt, |need| match self.preallocates_itself() {
+        self.while_space(attempt, |need| match self.preallocates_itself() {
             true => self.preallocate_or_full(need),
             false => Err(self.leave_space(need)),
         })
@@ -64,7 +65,7 @@ impl WriteHalf {
     /// Accepts a record without waiting for room, but preallocates space on this thread.
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket, AppendError> {
         refuse_if_forked()?;
-        let accepted = Self::while_space(
+        let accepted = self.while_space(
             || self.accept(record, Purpose::Ordinary),
             |need| self.preallocate_or_full(need),
         )?;
@@ -82,6 +83,7 @@ impl WriteHalf {
     }
 
     fn while_space<T>(
+        &self,
         mut attempt: impl FnMut() -> Result<T, Refusal>,
         mut preallocate: impl FnMut(Need) -> Result<(), AppendError>,
     ) -> Result<T, AppendError> {
@@ -91,6 +93,7 @@ impl WriteHalf {
                 Err(Refusal::NeedsSpace(need)) => preallocate(need)?,
                 Err(Refusal::Full) => return Err(AppendError::Full),
                 Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Broken(broken)) => return Err(self.broken(broken).into()),
             }
         }
     }
@@ -110,6 +113,9 @@ impl WriteHalf {
                 let need = match attempt() {
                     Ok(done) => return Poll::Ready(Ok(done)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Refusal::Broken(broken)) => {
+                        return Poll::Ready(Err(log.broken(broken).into()));
+                    }
                     Err(Refusal::NeedsSpace(need)) if log.preallocates_itself() => {
                         match log.preallocate_or_full(need) {
                             Ok(()) => continue,
@@ -247,6 +253,7 @@ impl WriteHalf {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Broken(broken)) => return Err(self.broken(broken).into()),
                 Err(Refusal::NeedsSpace(need))
                     if deadline.is_none() || self.preallocates_itself() =>
                 {

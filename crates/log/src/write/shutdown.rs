@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use esker_disk::OpenMode;
 
-use crate::base::error::{Error, Result, Terminal};
+use crate::base::error::{Result, Terminal};
 use crate::base::log_error::LogError;
 use crate::base::operation_errors::WaitError;
 use crate::commit::committer::Committer;
@@ -15,7 +15,8 @@ use crate::commit::maintenance::end_segment;
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{expire, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{Registration, WaitCondition, park, thread_waker};
+use crate::runtime::parked_thread::{park, thread_waker};
+use crate::runtime::waiters::{Registration, WaitCondition};
 use crate::store::manifest::End;
 use crate::store::paths;
 use crate::store::segment_footer::closing_footer;
@@ -130,7 +131,7 @@ impl WriteHalf {
             self.dir.sync()?;
         }
         committer.end_file(self)?;
-        let Some(newest) = self.segments.table().newest() else { return Err(Error::Stopped) };
+        let newest = self.newest_segment()?;
         for segment in self.segments.table().all() {
             let state = segment.state.read();
             let unfooted = state.full && !state.footed;

@@ -15,7 +15,8 @@ use crate::base::operation_errors::WaitError;
 use crate::base::position::{Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::waiters::{Key, WaitCondition, park, thread_waker};
+use crate::runtime::parked_thread::{park, thread_waker};
+use crate::runtime::waiters::{Key, WaitCondition};
 
 /// A handle to an accepted record, or the last one of a batch, that resolves when it is durable.
 ///

@@ -6,6 +6,7 @@ mod case;
 mod fixture;
 
 mod close_races;
+mod closing_wakers;
 mod contended_space;
 mod every_call;
 mod failed_state;

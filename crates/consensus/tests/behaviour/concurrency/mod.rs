@@ -2,5 +2,7 @@
 
 mod history;
 mod maintenance_beside_callers;
+mod reads_beside_callers;
 mod recorded_history;
 mod threads;
+mod wakers;

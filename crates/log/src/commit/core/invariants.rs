@@ -1,9 +1,21 @@
-//! The invariants after every transition of the core. Checked in debug builds, so in every test.
+//! The invariants of the core.
+//!
+//! Debug builds check them after every transition, so every test does. A transition checks what it
+//! needs itself in every build: where that does not hold, the core accepts and writes nothing more.
 
-use super::Core;
+use super::{BrokenInvariant, Core};
+use crate::base::error::Terminal;
 use crate::base::options::Policy;
 
 impl Core {
+    /// Enters the terminal state because this does not hold. Under the lock that found it, so that
+    /// nothing of what contradicts itself is written.
+    #[cold]
+    pub(super) fn broken(&mut self, invariant: &'static str) -> BrokenInvariant {
+        self.set_terminal(Terminal::Broken { invariant });
+        BrokenInvariant(invariant)
+    }
+
     /// Panics where an invariant is broken. Does nothing in release builds.
     #[inline]
     pub(super) fn check_invariants(&self) {

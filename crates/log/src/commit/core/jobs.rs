@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::units::{InFlightCommit, IoState, OpenUnit};
-use super::{Core, Job, Units};
+use super::{BrokenInvariant, Core, Job, Units};
 use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::staging::fill_tracker::FillTracker;
@@ -71,8 +71,10 @@ impl Core {
 
     /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
     /// is in flight.
-    pub(crate) fn complete(&mut self, commit: u64) -> bool {
-        self.units.finish_io(commit, IoState::Completed);
+    pub(crate) fn complete(&mut self, commit: u64) -> Result<bool, BrokenInvariant> {
+        if !self.units.finish_io(commit, IoState::Completed) {
+            return Err(self.broken("a job that completes was handed out"));
+        }
         let mut advanced = false;
         while let Some(commit) = self.units.pop_completed() {
             self.marks.wrote(commit.mark, commit.records, commit.appends);
@@ -83,7 +85,7 @@ impl Core {
         }
         self.units.forget(self.released().unit);
         self.check_invariants();
-        advanced
+        Ok(advanced)
     }
 
     /// How far records will be durable when this job completes, which has done its I/O.

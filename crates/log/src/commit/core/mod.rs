@@ -111,6 +111,8 @@ pub(crate) enum Refusal {
     NeedsSpace(Need),
     /// The record cannot be accepted now or later.
     Error(AppendError),
+    /// The state contradicts itself. The driver fails the log.
+    Broken(BrokenInvariant),
 }
 
 impl From<AppendError> for Refusal {
@@ -122,6 +124,18 @@ impl From<AppendError> for Refusal {
 impl From<LogError> for Refusal {
     fn from(error: LogError) -> Self {
         Self::Error(error.into())
+    }
+}
+
+/// An invariant that does not hold, as the sentence that should be true. The core is in its
+/// terminal state. Its driver publishes that, wakes all waiters and panics in debug builds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the driver publishes that the log failed"]
+pub(crate) struct BrokenInvariant(pub(crate) &'static str);
+
+impl From<BrokenInvariant> for Refusal {
+    fn from(broken: BrokenInvariant) -> Self {
+        Self::Broken(broken)
     }
 }
 

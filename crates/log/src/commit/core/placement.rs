@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::schedule::Event;
 use super::segment_space::Fit;
-use super::{Core, Frontier, Need, Numbering, Placement, PreallocatedSegment, Refusal};
+use super::{
+    BrokenInvariant, Core, Frontier, Need, Numbering, Placement, PreallocatedSegment, Refusal,
+};
 use crate::base::operation_errors::AppendError;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
@@ -13,6 +15,9 @@ use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK_BYTES, Salt, UNIT_MAX, block_up};
 use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
+
+/// Holds from the time that room was made until the record is placed.
+const UNIT_IS_OPEN: &str = "a unit is open where there is room for a record";
 
 impl Core {
     /// Assigns the next record its place, or returns why not. A refusal changes nothing.
@@ -36,22 +41,25 @@ impl Core {
         };
         self.make_room(stored, internal)?;
         if purpose.counts() {
-            self.count_append();
+            self.count_append()?;
         }
         if purpose == Purpose::Freeing {
             self.count_lent(stored);
         }
-        self.take(seq, prev, size)
+        Ok(self.take(seq, prev, size)?)
     }
 
     /// Assigns a record of an atomic batch its place. [`Core::prepare_batch`] made room for the
-    /// whole batch in one unit, so this never begins another unit.
+    /// whole batch in one unit, so this never begins another unit. [`Core::check_batch`] checked
+    /// its number.
     pub(crate) fn place_prepared(
         &mut self,
         numbering: Numbering,
         size: usize,
-    ) -> Result<Placement, Refusal> {
-        let (seq, prev) = self.number_after(self.marks.last_seq(), numbering)?;
+    ) -> Result<Placement, BrokenInvariant> {
+        let Ok((seq, prev)) = self.number_after(self.marks.last_seq(), numbering) else {
+            return Err(self.broken("a batch is checked before its records are placed"));
+        };
         self.take(seq, prev, size)
     }
 
@@ -65,8 +73,7 @@ impl Core {
         }
         self.check_window()?;
         self.make_room(stored as u32, false)?;
-        self.count_append();
-        Ok(())
+        Ok(self.count_append()?)
     }
 
     /// Checks the numbers and sizes of a batch before any of it is placed. Returns the bytes that
@@ -225,16 +232,18 @@ impl Core {
     }
 
     /// Counts an append into the open unit. Its records are taken next.
-    fn count_append(&mut self) {
-        if self.units.count_append() {
-            self.marks.accept_append();
+    fn count_append(&mut self) -> Result<(), BrokenInvariant> {
+        if !self.units.count_append() {
+            return Err(self.broken(UNIT_IS_OPEN));
         }
+        self.marks.accept_append();
+        Ok(())
     }
 
-    fn take(&mut self, seq: u64, prev: u64, size: usize) -> Result<Placement, Refusal> {
+    fn take(&mut self, seq: u64, prev: u64, size: usize) -> Result<Placement, BrokenInvariant> {
         let stored = stored_size(size);
         let Some((open, offset)) = self.units.add_record((seq, prev), stored, size as u32) else {
-            return Err(Refusal::Full);
+            return Err(self.broken(UNIT_IS_OPEN));
         };
         self.frontier.records += 1;
         self.marks.accept_record(seq, size as u64);

@@ -8,7 +8,7 @@
 //! one. The segment in which opening continues grows from 1 MiB by doubling, so that an idle log
 //! does not occupy a whole segment.
 
-use super::{Core, Frontier, Need, PreallocatedSegment, SpaceDemand};
+use super::{BrokenInvariant, Core, Frontier, Need, PreallocatedSegment, SpaceDemand};
 use crate::format::{BLOCK_BYTES, block_up};
 
 /// The segment that a unit fits in: the current one, the next one, or neither.
@@ -99,18 +99,24 @@ impl Core {
     }
 
     /// Records that a segment is preallocated up to this offset.
-    pub(crate) fn extended(&mut self, segment: u64, limit: u32) {
+    pub(crate) fn extended(&mut self, segment: u64, limit: u32) -> Result<(), BrokenInvariant> {
         if self.frontier.segment == segment {
             self.frontier.limit = self.frontier.limit.max(limit);
         } else if let Some(next) = self.next.as_mut().filter(|next| next.segment == segment) {
             next.limit = next.limit.max(limit);
+        } else {
+            return Err(self.broken("a segment that is extended is in use or comes next"));
         }
+        Ok(())
     }
 
     /// Adds the next segment, which was created.
-    pub(crate) fn made(&mut self, next: PreallocatedSegment) {
-        debug_assert!(self.next.is_none() && next.segment == self.frontier.segment + 1);
+    pub(crate) fn made(&mut self, next: PreallocatedSegment) -> Result<(), BrokenInvariant> {
+        if !self.has_no_next(next.segment) {
+            return Err(self.broken("a segment is made once, and comes next"));
+        }
         self.next = Some(next);
+        Ok(())
     }
 
     /// Whether this segment comes next and is not yet created.

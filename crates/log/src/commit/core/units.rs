@@ -309,11 +309,14 @@ impl UnitQueue {
         self.in_flight.push_back(commit);
     }
 
-    /// The job that ends with this unit is no longer in flight.
-    pub(super) fn finish_io(&mut self, unit: u64, state: IoState) {
-        if let Some(commit) = self.in_flight.iter_mut().find(|commit| commit.mark.unit == unit) {
-            commit.state = state;
+    /// The job that ends with this unit has ended. Returns whether there is one.
+    pub(super) fn finish_io(&mut self, unit: u64, state: IoState) -> bool {
+        let job = self.in_flight.iter_mut().find(|commit| commit.mark.unit == unit);
+        let is_found = job.is_some();
+        if let Some(job) = job {
+            job.state = state;
         }
+        is_found
     }
 
     /// Takes the oldest job if it is complete.

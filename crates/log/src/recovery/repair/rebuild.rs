@@ -15,7 +15,9 @@ use crate::base::read_options::ReadOptions;
 use crate::format::decode::check_unit;
 use crate::format::{BLOCK_BYTES, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::recovery::outcome::ReadProgress;
-use crate::recovery::scan::{Classified, Examined, Reading, SegmentRange, ValidRun, cut_off, scan};
+use crate::recovery::scan::{
+    ClassifiedLog, ExaminedSegment, ScanMode, SegmentRange, ValidRun, cut_off, scan,
+};
 use crate::recovery::{Packing, Rewriter, room_for};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
@@ -35,10 +37,10 @@ pub(super) fn scan_all(
     manifest: &Manifest,
     page: Option<StoredWatermark>,
     progress: &mut dyn FnMut(ReadProgress),
-) -> Result<Classified> {
+) -> Result<ClassifiedLog> {
     // Blocks that cannot be read are corrupt.
     let read_errors = ReadErrors::default();
-    let how = Reading { direct: false, opening: None, read_errors: &read_errors };
+    let how = ScanMode { direct: false, opening: None, read_errors: &read_errors };
     Ok(scan(dir, manifest, page, &how, progress)?.1)
 }
 
@@ -77,14 +79,14 @@ fn repair_once(
     dir: &dyn Dir,
     options: &ReadOptions,
     on_corruption: OnCorruption,
-    mut found: Classified,
+    mut found: ClassifiedLog,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<Manifest> {
     let mut manifest = found.manifest;
     add_lost_end(&mut found);
     // Durable before anything changes: a crash may end the repair after any segment. A copy, too,
     // shares with its original only what comes before.
-    if let Some(kept) = found.segments.iter().find_map(Examined::before_corruption) {
+    if let Some(kept) = found.segments.iter().find_map(ExaminedSegment::before_corruption) {
         manifest.begin_lineage(kept);
         manifest.write(dir)?;
     }
@@ -107,7 +109,7 @@ fn repair_once(
 }
 
 /// Adds a gap at the end for durable records that are missing after the last unit.
-fn add_lost_end(found: &mut Classified) {
+fn add_lost_end(found: &mut ClassifiedLog) {
     let (durable_bound, last) = (found.durable_bound, found.last);
     if durable_bound > last
         && let Some(newest) = found.segments.last_mut()
@@ -123,7 +125,7 @@ fn add_lost_end(found: &mut Classified) {
 fn rebuild(
     dir: &dyn Dir,
     manifest: &Manifest,
-    segment: &Examined,
+    segment: &ExaminedSegment,
     before: Option<(u64, u32)>,
     durable_bound: u64,
     quarantined: &mut Vec<QuarantinedRange>,
@@ -194,7 +196,7 @@ fn rebuild(
 /// A corrupt segment, and the file that takes its place.
 struct Rewrite<'a> {
     dir: &'a dyn Dir,
-    segment: &'a Examined,
+    segment: &'a ExaminedSegment,
     salt: Salt,
     new: Arc<dyn File>,
     lost: Vec<QuarantinedRange>,
@@ -241,7 +243,7 @@ impl Rewrite<'_> {
 /// The original header, if the first unit proves it, or one that leads to that unit.
 fn new_header(
     manifest: &Manifest,
-    segment: &Examined,
+    segment: &ExaminedSegment,
     before: Option<(u64, u32)>,
 ) -> SegmentHeader {
     let first = segment.ranges.iter().find_map(|range| match range {
@@ -280,7 +282,7 @@ fn new_header(
 /// file, and how many bytes of these the segment has; `None` where it has none.
 fn keep(
     dir: &dyn Dir,
-    segment: &Examined,
+    segment: &ExaminedSegment,
     offset: u64,
     bytes: u64,
 ) -> Result<(Option<PathBuf>, u64)> {
@@ -351,10 +353,10 @@ fn truncate(
     dir: &dyn Dir,
     options: &ReadOptions,
     manifest: &mut Manifest,
-    found: &Classified,
+    found: &ClassifiedLog,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<()> {
-    let Some(first) = found.segments.iter().position(Examined::is_corrupt) else {
+    let Some(first) = found.segments.iter().position(ExaminedSegment::is_corrupt) else {
         return Ok(());
     };
     let corrupt = &found.segments[first];
@@ -434,7 +436,7 @@ pub(super) fn store_watermark(
 fn rewrite_units(
     dir: &dyn Dir,
     options: &ReadOptions,
-    segment: &Examined,
+    segment: &ExaminedSegment,
     header: SegmentHeader,
     units: &[ValidUnit],
 ) -> Result<()> {

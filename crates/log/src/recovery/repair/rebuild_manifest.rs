@@ -9,7 +9,7 @@ use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK_BYTES, LogId, Salt, SegmentHeader};
-use crate::recovery::scan::{Examined, find_footer, known_start, read_segment_header};
+use crate::recovery::scan::{ExaminedSegment, find_footer, known_start, read_segment_header};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
@@ -180,7 +180,7 @@ fn take_segments(
         let named = number == before || (manifest.trim_segment < first);
         if number < first && (has_units || named) {
             let path = dir.path_of(&paths::segment(number));
-            let lost = Examined::new(number, path, Some(Arc::clone(file)));
+            let lost = ExaminedSegment::new(number, path, Some(Arc::clone(file)));
             let footer = find_footer(&lost, manifest)?;
             let stored = known_start(&lost, footer.as_ref(), None, manifest)?;
             manifest.trim_segment = number;

@@ -33,7 +33,7 @@ use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
 use crate::recovery::explained;
 use crate::recovery::outcome::ReadProgress;
-use crate::recovery::scan::{Classified, Examined, SegmentRange};
+use crate::recovery::scan::{ClassifiedLog, ExaminedSegment, SegmentRange};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::MANIFEST;
@@ -45,7 +45,7 @@ use crate::store::watermark_page::PageReader;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Live segments.
+    /// LiveSegment segments.
     pub segments: u64,
     /// Valid commit units, except those that were truncated.
     pub units: u64,
@@ -206,7 +206,7 @@ fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
 /// Reports what is still in the log.
 fn report(
     dir: &dyn Dir,
-    found: &Classified,
+    found: &ClassifiedLog,
     manifest: &Manifest,
     now: &Manifest,
 ) -> Result<VerifyReport> {
@@ -258,7 +258,12 @@ fn report_gap(report: &mut VerifyReport, unit: &ValidUnit) {
 }
 
 /// The number of records of a unit above the trim point.
-fn readable(segment: &Examined, manifest: &Manifest, unit: &ValidUnit, trim: u64) -> Result<u64> {
+fn readable(
+    segment: &ExaminedSegment,
+    manifest: &Manifest,
+    unit: &ValidUnit,
+    trim: u64,
+) -> Result<u64> {
     let all = u64::from(unit.header.records);
     let Some(file) = segment.file.as_ref().filter(|_| unit.header.prev_seq < trim) else {
         return Ok(all);

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use esker_disk::planted::{Bug, is_planted};
 
-use super::examined::{AfterUnits, Contents, Examined, SegmentRange};
+use super::examined_segment::{AfterUnits, Contents, ExaminedSegment, SegmentRange};
 use crate::base::error::{Corruption, corruption_of};
 use crate::format::{BLOCK_BYTES, DecodeError, SegmentHeader};
 use crate::recovery::outcome::TruncatedTail;
@@ -24,13 +24,13 @@ pub(super) const MISSING: &str = "the segment is missing";
 const FRONT_MISSING: &str = "the segment before it is missing";
 
 /// A log that was read and classified.
-pub(crate) struct Classified {
+pub(crate) struct ClassifiedLog {
     /// The manifest, with the trim point that the watermark page has.
     pub(crate) manifest: Manifest,
     /// The live segments, oldest first.
-    pub(crate) segments: Vec<Examined>,
+    pub(crate) segments: Vec<ExaminedSegment>,
     /// Segments after a torn tail, which do not count.
-    pub(crate) dead: Vec<Examined>,
+    pub(crate) dead: Vec<ExaminedSegment>,
     /// The highest durable lower bound found.
     pub(crate) durable_bound: u64,
     /// The last sequence number before the end of the newest segment, present or known to be
@@ -74,11 +74,11 @@ pub(super) fn begins_with(
 }
 
 /// Classifies what was read.
-pub(super) fn classify(manifest: Manifest, contents: Contents) -> Classified {
+pub(super) fn classify(manifest: Manifest, contents: Contents) -> ClassifiedLog {
     let Contents { mut segments, lost, durable_bound, clean_lies } = contents;
     let dead = cut_torn_tail(&mut segments, &manifest, durable_bound);
     let is_front_missing = add_lost_front(&mut segments, &manifest);
-    let mut last = segments.last().map_or(manifest.trim_seq, Examined::accounted_to);
+    let mut last = segments.last().map_or(manifest.trim_seq, ExaminedSegment::accounted_to);
     // Durable records are missing after the last segment. They were in segments that lost their
     // header and all units, or that are gone.
     let nothing_left = segments.is_empty() && !never_began(&manifest, durable_bound);
@@ -90,16 +90,16 @@ pub(super) fn classify(manifest: Manifest, contents: Contents) -> Classified {
             last = newest.accounted_to();
         }
         for segment in lost {
-            segments.push(Examined { base: reached, prev_seq: last, ..segment });
+            segments.push(ExaminedSegment { base: reached, prev_seq: last, ..segment });
             reached += u64::from(BLOCK_BYTES);
         }
     }
-    Classified { manifest, segments, dead, durable_bound, last, clean_lies, is_front_missing }
+    ClassifiedLog { manifest, segments, dead, durable_bound, last, clean_lies, is_front_missing }
 }
 
 /// Inserts a gap if records are missing before the oldest segment. The manifest names the record
 /// and the segment that the log begins with. The gap takes the place of that segment.
-fn add_lost_front(segments: &mut Vec<Examined>, manifest: &Manifest) -> bool {
+fn add_lost_front(segments: &mut Vec<ExaminedSegment>, manifest: &Manifest) -> bool {
     let Some(first) = segments.first_mut() else { return false };
     if !is_front_missing(manifest, first.number, first.prev_seq) {
         return false;
@@ -111,14 +111,14 @@ fn add_lost_front(segments: &mut Vec<Examined>, manifest: &Manifest) -> bool {
     let (from, to) = (BLOCK_BYTES, 2 * BLOCK_BYTES);
     let after = manifest.trim_seq;
     let path = first.path.with_file_name(paths::segment(manifest.trim_segment));
-    let gap = Examined {
+    let gap = ExaminedSegment {
         header_error: Some(MISSING.into()),
         base: first.base.saturating_sub(to.into()),
         prev_seq: after,
         end: Some(to),
         next: Some((0, first.prev_seq)),
         ranges: vec![SegmentRange::Corrupt { from, to, after, decode_error: DecodeError::Blank }],
-        ..Examined::new(manifest.trim_segment, path, None)
+        ..ExaminedSegment::new(manifest.trim_segment, path, None)
     };
     segments.insert(0, gap);
     true
@@ -127,10 +127,10 @@ fn add_lost_front(segments: &mut Vec<Examined>, manifest: &Manifest) -> bool {
 /// Removes everything after the first hole that no durable lower bound makes corruption. Returns
 /// the segments that are therefore dead.
 fn cut_torn_tail(
-    segments: &mut Vec<Examined>,
+    segments: &mut Vec<ExaminedSegment>,
     manifest: &Manifest,
     durable_bound: u64,
-) -> Vec<Examined> {
+) -> Vec<ExaminedSegment> {
     let is_torn = |after| !is_corruption(durable_bound, after);
     for (n, segment) in segments.iter_mut().enumerate() {
         // The oldest was durable before the manifest named it.
@@ -150,7 +150,7 @@ fn cut_torn_tail(
 
 /// Closes the newest segment before lost ones. A lost one may be a file that never was a segment.
 /// Then the missing records are here, so bytes after the last unit are kept as a gap.
-fn close_newest(newest: &mut Examined, last: u64) {
+fn close_newest(newest: &mut ExaminedSegment, last: u64) {
     let from = newest.ranges_end();
     if !newest.is_complete && newest.written_to > from {
         let (to, decode_error) = (newest.written_to, DecodeError::Blank);
@@ -159,7 +159,7 @@ fn close_newest(newest: &mut Examined, last: u64) {
     }
 }
 
-impl Classified {
+impl ClassifiedLog {
     /// All corruption, in order. Only what is still in the log counts, by a manifest that was read
     /// `now`. `manifest_path` is for messages.
     pub(crate) fn corruption(&self, now: &Manifest, manifest_path: &Path) -> Vec<Corruption> {
@@ -187,7 +187,7 @@ impl Classified {
         }
         let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
         if found.is_empty() && !self.manifest.clean.as_ref().is_none_or(ends) {
-            let last = newest.map_or(self.last, Examined::last);
+            let last = newest.map_or(self.last, ExaminedSegment::last);
             found.push(corruption_of(manifest_path, 0, last, self.not_its_end()));
         }
         found
@@ -226,7 +226,7 @@ impl Classified {
 }
 
 /// The bytes of the units of a dead segment, of this session or later ones.
-fn unit_bytes(segment: &Examined, session: u64) -> u64 {
+fn unit_bytes(segment: &ExaminedSegment, session: u64) -> u64 {
     let first = segment.ranges.iter().map_while(|range| match range {
         SegmentRange::Valid(run) if run.last.header.session >= session => Some(run.bytes),
         _ => None,
@@ -235,7 +235,7 @@ fn unit_bytes(segment: &Examined, session: u64) -> u64 {
 }
 
 /// The corruption of one segment.
-fn in_segment(segment: &Examined) -> Vec<Corruption> {
+fn in_segment(segment: &ExaminedSegment) -> Vec<Corruption> {
     let corruption = |offset, after, what| corruption_of(&segment.path, offset, after, what);
     let header_error = segment.header_error.iter();
     let header = header_error.map(|what| corruption(0, segment.prev_seq, what.clone()));

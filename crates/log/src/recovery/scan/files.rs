@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, File, OpenMode, Read, read_full_at};
 
-use super::reach;
+use super::number_range;
 use crate::base::error::{Error, Result};
 use crate::base::read_options::ReadOptions;
 use crate::format::segment::HeaderError;
@@ -23,7 +23,7 @@ pub(super) type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderE
 pub(super) type Headers = BTreeMap<u64, (Arc<dyn File>, ParsedHeader)>;
 
 /// How a log is read.
-pub(crate) struct Reading<'a> {
+pub(crate) struct ScanMode<'a> {
     /// Reads past the page cache.
     pub(crate) direct: bool,
     /// For an opening, which may trust footers, and keeps what it needs of the segments.
@@ -50,7 +50,7 @@ impl Files {
     ///
     /// # Errors
     /// `UnsupportedVersion` or `ForeignFile` for files that are not this log's, and disk errors.
-    pub(super) fn read(dir: &dyn Dir, manifest: &Manifest, how: &Reading<'_>) -> Result<Self> {
+    pub(super) fn read(dir: &dyn Dir, manifest: &Manifest, how: &ScanMode<'_>) -> Result<Self> {
         let mut files = Self {
             headers: Headers::new(),
             dropped: Vec::new(),
@@ -76,8 +76,9 @@ impl Files {
         for numbers in numbers.chunks(SEGMENTS_PER_READ) {
             files.open(dir, manifest, numbers, how)?;
         }
-        let reached = reach::retain(&mut files.headers, manifest, |(_, parsed)| parsed.is_ok());
-        files.spares.retain(|number| reach::is_within(reached, *number));
+        let reached =
+            number_range::retain(&mut files.headers, manifest, |(_, parsed)| parsed.is_ok());
+        files.spares.retain(|number| number_range::is_within(reached, *number));
         let named = files.headers.keys().chain(&files.spares).chain(&files.dropped);
         files.highest_number = named.copied().fold(reached, u64::max);
         Ok(files)
@@ -89,7 +90,7 @@ impl Files {
         dir: &dyn Dir,
         manifest: &Manifest,
         numbers: &[u64],
-        how: &Reading<'_>,
+        how: &ScanMode<'_>,
     ) -> Result<()> {
         let mut files = Vec::new();
         for &number in numbers {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use super::examined::{Examined, KnownStart};
+use super::examined_segment::{ExaminedSegment, KnownStart};
 use crate::base::error::Result;
 use crate::format::footer::FOOTER_HEADER_BYTES;
 use crate::format::{BLOCK_BYTES, Footer, SEGMENT_MAX, Salt, SegmentHeader, is_zero};
@@ -16,7 +16,10 @@ use crate::store::segment_scan::orphan_units;
 
 /// The footer of a segment, at any block of the file. It locates a segment that lost its header, or
 /// whose successor did.
-pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Option<Footer>> {
+pub(crate) fn find_footer(
+    segment: &ExaminedSegment,
+    manifest: &Manifest,
+) -> Result<Option<Footer>> {
     match &segment.file {
         Some(file) => footer_in(file, Salt::new(manifest.log, segment.number)),
         None => Ok(None),
@@ -77,7 +80,7 @@ pub(super) struct Units {
     pub(super) last_seq: u64,
 }
 
-fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
+fn units(segment: &ExaminedSegment, manifest: &Manifest) -> Result<Option<Units>> {
     match &segment.file {
         Some(file) => units_up_to(file, Salt::new(manifest.log, segment.number), u64::MAX),
         None => Ok(None),
@@ -122,7 +125,7 @@ pub(super) fn has_own_units(
 /// The start of a segment whose header is corrupt, from its footer or its own units. `next` is the
 /// header of the next segment.
 pub(crate) fn known_start(
-    segment: &Examined,
+    segment: &ExaminedSegment,
     footer: Option<&Footer>,
     next: Option<&SegmentHeader>,
     manifest: &Manifest,
@@ -145,7 +148,7 @@ pub(crate) fn known_start(
 /// The start of the oldest segment, if its header is corrupt: from its footer, from the next
 /// segment, or from its own units.
 pub(crate) fn first_position(
-    segment: &Examined,
+    segment: &ExaminedSegment,
     footer: Option<&Footer>,
     next: Option<&SegmentHeader>,
     manifest: &Manifest,

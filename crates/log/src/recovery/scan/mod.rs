@@ -3,16 +3,16 @@
 //! `files` lists the directory and reads the headers. `live_numbers` finds the segments of the log
 //! and where each ends at most; `locate` finds where a segment begins that lost its header.
 //! `read_segments` reads them in order: by their `footers` for a quick opening, otherwise each with
-//! `split_segment` into the ranges that `examined` has. `classify` decides what that means. It is a
-//! pure function of what was read, and the only place that decides.
+//! `split_segment` into the ranges that `examined_segment` has. `classify` decides what that means.
+//! It is a pure function of what was read, and the only place that decides.
 
 mod classify;
-mod examined;
+mod examined_segment;
 mod files;
 mod footers;
 mod live_numbers;
 mod locate;
-mod reach;
+mod number_range;
 mod read_segments;
 mod split_segment;
 
@@ -23,9 +23,9 @@ use crate::recovery::outcome::ReadProgress;
 use crate::store::manifest::Manifest;
 use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
 
-pub(crate) use classify::Classified;
-pub(crate) use examined::{Examined, RetainedState, SegmentRange, ValidRun};
-pub(crate) use files::{Files, Reading, read_segment_header};
+pub(crate) use classify::ClassifiedLog;
+pub(crate) use examined_segment::{ExaminedSegment, RetainedState, SegmentRange, ValidRun};
+pub(crate) use files::{Files, ScanMode, read_segment_header};
 pub(crate) use footers::read_footed;
 pub(crate) use locate::{cut_off, find_footer, known_start};
 
@@ -39,9 +39,9 @@ pub(crate) fn scan(
     dir: &dyn Dir,
     manifest: &Manifest,
     page: Option<StoredWatermark>,
-    how: &Reading<'_>,
+    how: &ScanMode<'_>,
     progress: &mut dyn FnMut(ReadProgress),
-) -> Result<(Files, Classified)> {
+) -> Result<(Files, ClassifiedLog)> {
     let mut files = Files::read(dir, manifest, how)?;
     if !files.has_valid_header() {
         refuse_foreign_page(dir, page, manifest.log)?;

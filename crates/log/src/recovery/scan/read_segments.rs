@@ -8,8 +8,8 @@ use std::sync::Arc;
 use esker_disk::Dir;
 
 use super::classify::{MISSING, is_front_missing};
-use super::examined::{Contents, Examined, RetainedState};
-use super::files::{Files, Headers, Reading};
+use super::examined_segment::{Contents, ExaminedSegment, RetainedState};
+use super::files::{Files, Headers, ScanMode};
 use super::footers::{closed, footers};
 use super::live_numbers::{LiveNumber, length_before, live_numbers};
 use super::locate::{find_footer, first_position, known_start, written_to};
@@ -44,7 +44,7 @@ pub(super) fn read_segments(
     files: &mut Files,
     manifests: &Manifests<'_>,
     page: Option<StoredWatermark>,
-    how: &Reading<'_>,
+    how: &ScanMode<'_>,
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Contents> {
     let manifest = &manifests.now;
@@ -86,7 +86,7 @@ pub(super) fn read_segments(
     Ok(Contents { segments, lost, durable_bound, clean_lies })
 }
 
-fn not_yet_read(dir: &dyn Dir, headers: &Headers, live: LiveNumber) -> Examined {
+fn not_yet_read(dir: &dyn Dir, headers: &Headers, live: LiveNumber) -> ExaminedSegment {
     let LiveNumber { number, limit } = live;
     let (file, header, header_error) = match headers.get(&number) {
         None => (None, None, Some(MISSING.into())),
@@ -99,11 +99,15 @@ fn not_yet_read(dir: &dyn Dir, headers: &Headers, live: LiveNumber) -> Examined 
         }
     };
     let path = dir.path_of(&paths::segment(number));
-    Examined { header, header_error, limit, ..Examined::new(number, path, file) }
+    ExaminedSegment { header, header_error, limit, ..ExaminedSegment::new(number, path, file) }
 }
 
 /// The footers of the segments whose headers the next one continues.
-fn footers_of(dir: &dyn Dir, headers: &Headers, segments: &[Examined]) -> Vec<Option<State>> {
+fn footers_of(
+    dir: &dyn Dir,
+    headers: &Headers,
+    segments: &[ExaminedSegment],
+) -> Vec<Option<State>> {
     let pair = |n: usize| Some((segments[n].header?, segments.get(n + 1)?.header?));
     let pairs: Vec<_> = (0..segments.len()).filter_map(pair).collect();
     let mut found = footers(dir, headers, &pairs).into_iter();
@@ -113,7 +117,7 @@ fn footers_of(dir: &dyn Dir, headers: &Headers, segments: &[Examined]) -> Vec<Op
 struct Reader<'a> {
     dir: &'a dyn Dir,
     manifests: &'a Manifests<'a>,
-    how: &'a Reading<'a>,
+    how: &'a ScanMode<'a>,
     /// The position of the oldest segment, if footers give it.
     front: Option<u64>,
     footers: Vec<Option<State>>,
@@ -127,7 +131,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Reads one segment, after those before it.
-    fn read(&mut self, segments: &mut [Examined], n: usize) -> Result<()> {
+    fn read(&mut self, segments: &mut [ExaminedSegment], n: usize) -> Result<()> {
         let manifest = &self.manifests.now;
         let next = segments.get(n + 1).and_then(|next| next.header);
         let is_last = n + 1 == segments.len();
@@ -178,7 +182,7 @@ impl Reader<'_> {
     /// header.
     fn oldest(
         &self,
-        segment: &Examined,
+        segment: &ExaminedSegment,
         next: Option<&SegmentHeader>,
         (mut base, mut prev_seq): (u64, u64),
     ) -> (u64, u64) {
@@ -197,7 +201,7 @@ impl Reader<'_> {
     }
 
     /// Reads the content of a segment whose start is known: by its footer, or all of it.
-    fn content(&mut self, segment: &mut Examined, n: usize) -> Result<()> {
+    fn content(&mut self, segment: &mut ExaminedSegment, n: usize) -> Result<()> {
         let manifest = &self.manifests.now;
         let clean = manifest.clean.filter(|end| end.segment == segment.number);
         let clean = clean.filter(|end| self.durable_bound <= end.seq);
@@ -225,7 +229,7 @@ impl Reader<'_> {
     /// The state of a segment without reading all of it, if that is enough for an opening.
     fn by_footer(
         &self,
-        segment: &mut Examined,
+        segment: &mut ExaminedSegment,
         footer: Option<State>,
         clean: Option<End>,
     ) -> Result<Option<SplitFindings>> {
@@ -255,7 +259,7 @@ fn least_base(limit: u64) -> u64 {
 
 /// The base of the oldest segment, if it and later segments lost their headers. The footers give
 /// the length of each, and the first valid header its own base.
-fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>> {
+fn front_base(segments: &[ExaminedSegment], manifest: &Manifest) -> Result<Option<u64>> {
     let mut before = 0;
     let first = segments.first().map_or(0, |first| first.number);
     for (number, segment) in (first..).zip(segments) {
@@ -302,7 +306,7 @@ const ADDED_MAX: usize = 4096;
 
 /// Adds missing segments where one is too short for the space up to the next valid header: a
 /// segment has a length below [`SEGMENT_MAX`], so others were there.
-fn fill_far_gaps(dir: &dyn Dir, segments: &mut Vec<Examined>) {
+fn fill_far_gaps(dir: &dyn Dir, segments: &mut Vec<ExaminedSegment>) {
     let longest = u64::from(SEGMENT_MAX);
     let (mut n, mut added) = (1, 0);
     while n < segments.len() && added < ADDED_MAX {
@@ -314,7 +318,11 @@ fn fill_far_gaps(dir: &dyn Dir, segments: &mut Vec<Examined>) {
             let path = dir.path_of(&paths::segment(number - 1));
             let header_error = Some(MISSING.into());
             let limit = limit - longest;
-            let missing = Examined { header_error, limit, ..Examined::new(number - 1, path, None) };
+            let missing = ExaminedSegment {
+                header_error,
+                limit,
+                ..ExaminedSegment::new(number - 1, path, None)
+            };
             segments.insert(n, missing);
             added += 1;
         } else {
@@ -351,13 +359,16 @@ mod tests {
             recovered: false,
             first_chain: 0,
         };
-        let segment = |number: u64, limit: u64| Examined {
+        let segment = |number: u64, limit: u64| ExaminedSegment {
             limit,
-            ..Examined::new(number, dir.path_of(&paths::segment(number)), None)
+            ..ExaminedSegment::new(number, dir.path_of(&paths::segment(number)), None)
         };
         let limit = 20 << 30;
         let mut segments = vec![
-            Examined { header: Some(header), ..segment(1, limit - 9 * u64::from(BLOCK_BYTES)) },
+            ExaminedSegment {
+                header: Some(header),
+                ..segment(1, limit - 9 * u64::from(BLOCK_BYTES))
+            },
             segment(30, limit),
         ];
         fill_far_gaps(&*dir, &mut segments);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use super::examined::{AfterUnits, Examined, RetainedState, SegmentRange, ValidRun};
-use super::files::Reading;
+use super::examined_segment::{AfterUnits, ExaminedSegment, RetainedState, SegmentRange, ValidRun};
+use super::files::ScanMode;
 use super::locate::is_footer_at;
 use crate::base::error::Result;
 use crate::format::decode::LocatedRecord;
@@ -38,7 +38,7 @@ pub(super) fn goes_on(
     salt: Salt,
     manifest: &Manifest,
     end: End,
-    how: &Reading<'_>,
+    how: &ScanMode<'_>,
 ) -> Result<bool> {
     if !end.offset.is_multiple_of(BLOCK_BYTES) {
         return Ok(false);
@@ -52,11 +52,11 @@ pub(super) fn goes_on(
 /// `has_footer`: the segment has the footer that the next header wants. Calls `read` with the
 /// offset of what was read, often.
 pub(super) fn split_segment(
-    segment: &mut Examined,
+    segment: &mut ExaminedSegment,
     manifest: &Manifest,
     clean: Option<End>,
     has_footer: bool,
-    how: &Reading<'_>,
+    how: &ScanMode<'_>,
     read: &mut dyn FnMut(u64),
 ) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
@@ -88,10 +88,10 @@ pub(super) fn split_segment(
 
 /// Reads the units up to `end`. Returns the first of them, and the highest durable lower bound.
 fn split_units(
-    segment: &mut Examined,
+    segment: &mut ExaminedSegment,
     image: &mut SegmentReader<'_>,
     (salt, end, until): (Salt, u64, Option<u32>),
-    how: &Reading<'_>,
+    how: &ScanMode<'_>,
     read: &mut dyn FnMut(u64),
 ) -> Result<(FirstUnits, u64)> {
     let mut first_units = FirstUnits::new(segment, how);
@@ -152,7 +152,7 @@ fn split_units(
 }
 
 /// The whole segment is corrupt if its file is missing.
-fn push_missing(segment: &mut Examined) {
+fn push_missing(segment: &mut ExaminedSegment) {
     if let Some(to) = segment.end.filter(|end| *end > BLOCK_BYTES) {
         let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
         segment.ranges.push(SegmentRange::Corrupt { from: BLOCK_BYTES, to, after, decode_error });
@@ -168,7 +168,7 @@ struct FirstUnits {
 }
 
 impl FirstUnits {
-    fn new(segment: &Examined, how: &Reading<'_>) -> Self {
+    fn new(segment: &ExaminedSegment, how: &ScanMode<'_>) -> Self {
         let density = how.opening.map(Density::from_options);
         Self {
             index: SparseIndex::new(density.unwrap_or(Density { bytes: u32::MAX, records: 0 })),
@@ -235,7 +235,7 @@ impl FirstUnits {
 
 /// Marks valid units at the end of a segment as bad if the next segment does not continue them:
 /// they belong to another history. If a crash left them, they are what follows the first units.
-fn drop_what_does_not_lead_on(segment: &mut Examined) {
+fn drop_what_does_not_lead_on(segment: &mut ExaminedSegment) {
     let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
         return;
     };

@@ -211,12 +211,15 @@ impl OpenLogs {
     /// those that are being opened, closed or removed.
     pub(super) fn forget(&self) {
         for shard in &self.shards {
-            let mut busy = Vec::new();
+            let (mut open, mut busy) = (Vec::new(), Vec::new());
             {
                 let mut shard = shard.0.lock();
                 let before = shard.len();
                 shard.retain(|_, entry| match entry {
-                    ShardEntry::Open(_) => false,
+                    ShardEntry::Open(log) => {
+                        open.push(Arc::clone(log));
+                        false
+                    }
                     ShardEntry::Busy(other) => {
                         busy.push(Arc::clone(other));
                         true
@@ -224,6 +227,8 @@ impl OpenLogs {
                 });
                 self.count.fetch_sub(before - shard.len(), SeqCst);
             }
+            // Without the lock: the last reference closes its log, and waits for the disk.
+            drop(open);
             busy.iter().for_each(|busy| busy.wait());
         }
     }

@@ -15,7 +15,7 @@ use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{TailScan, ValidUnit, valid_unit};
 use crate::store::segment_table::State;
 
-pub(crate) struct Examined {
+pub(crate) struct ExaminedSegment {
     pub(crate) number: u64,
     /// For messages.
     pub(crate) path: PathBuf,
@@ -74,9 +74,9 @@ pub(crate) enum RetainedState {
 /// The content of a log that was read.
 pub(super) struct Contents {
     /// The segments, oldest first: by their headers, or else by what fits.
-    pub(super) segments: Vec<Examined>,
+    pub(super) segments: Vec<ExaminedSegment>,
     /// Segments after these of which nothing is valid. They count only if records are missing.
-    pub(super) lost: Vec<Examined>,
+    pub(super) lost: Vec<ExaminedSegment>,
     /// The highest durable lower bound found.
     pub(super) durable_bound: u64,
     /// The log continues after the clean end that the manifest records.
@@ -124,7 +124,7 @@ impl ValidRun {
     }
 
     /// Reads the units again.
-    pub(crate) fn units(&self, segment: &Examined, salt: Salt) -> Result<Vec<ValidUnit>> {
+    pub(crate) fn units(&self, segment: &ExaminedSegment, salt: Salt) -> Result<Vec<ValidUnit>> {
         let Some(file) = segment.file.as_ref().filter(|_| self.units > 1) else {
             return Ok(vec![self.first]);
         };
@@ -148,7 +148,7 @@ impl ValidRun {
     }
 }
 
-impl Examined {
+impl ExaminedSegment {
     /// The name of its file.
     pub(crate) fn name(&self) -> String {
         paths::segment(self.number)

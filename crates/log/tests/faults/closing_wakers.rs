@@ -1,0 +1,68 @@
+//! A waker that drops the last handle of the log, when the failure of background work wakes it.
+//!
+//! Guards: a wake under a lock that closing takes.
+#![allow(clippy::unwrap_used)] // The helpers of a test stop as loudly as it does.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Error, Op};
+use esker_log::{Log, Start};
+use esker_testkit::{Call, HookedDisk};
+
+use crate::fixture::{DIR, in_time, poll, small, until};
+
+/// Closes the log that it has, by dropping its last handle.
+struct ClosingWaker {
+    log: Mutex<Option<Log>>,
+    closed: Sender<()>,
+}
+
+impl Wake for ClosingWaker {
+    fn wake(self: Arc<Self>) {
+        let log = self.log.lock().unwrap().take();
+        drop(log);
+        self.closed.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_may_close_the_log_when_preallocation_failed() {
+    in_time("the wake", || {
+        let (closed, closes) = channel();
+        let waker = Arc::new(ClosingWaker { log: Mutex::new(None), closed });
+        let (armed, entered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let hook = {
+            let (waker, armed, entered) =
+                (Arc::clone(&waker), Arc::clone(&armed), Arc::clone(&entered));
+            move |call: &Call<'_>| {
+                let reserves = call.op == Op::Size && call.new_len.is_none();
+                if !reserves || !armed.load(SeqCst) {
+                    return Ok(());
+                }
+                entered.store(true, SeqCst);
+                until("the waker has the log", || waker.log.lock().unwrap().is_some());
+                Err(Error::new(Op::Size, call.path, None, io::Error::from_raw_os_error(5)))
+            }
+        };
+        let disk = SimDisk::new(1);
+        let mut options = small(&disk);
+        options.disk = Arc::new(HookedDisk::new(Arc::new(disk), hook));
+        let log = Log::builder(DIR).options(options).open().unwrap();
+        log.append(b"durable").unwrap().blocking_wait().unwrap();
+        let mut stream = log.stream(Start::Tip).unwrap();
+        assert!(poll(&mut stream, &Waker::from(Arc::clone(&waker))).is_pending());
+        armed.store(true, SeqCst);
+        while !entered.load(SeqCst) {
+            // Until the engine reserves space.
+            drop(log.try_append([7; 1000]));
+            std::thread::yield_now();
+        }
+        *waker.log.lock().unwrap() = Some(log);
+        closes.recv().unwrap();
+    });
+}
