@@ -126,6 +126,11 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (state, client) = (connection.node(), connection.client());
+    // Before its body costs memory.
+    let role = connection.access().role;
+    if let Err(denial) = state.change_access().check(role, request.headers(), client.from()) {
+        return answer::denied(denial);
+    }
     let changed = match client.permit_body(BODY_BYTES_MAX as u32).await {
         Ok(permit) => try_change(state, id, change, request, permit).await,
         Err(BudgetExhausted) => Err(Refusal::Busy),

@@ -98,7 +98,8 @@ where
 {
     let began = Instant::now();
     let id = NEXT_REQUEST_ID.fetch_add(1, Relaxed);
-    connection.node().counters().count_request(request.version());
+    let is_encrypted = connection.access().is_encrypted;
+    connection.node().counters().count_request(request.version(), is_encrypted);
     let log_line =
         tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(AccessLogLine::new(&request)));
     let path = Path::parse(request.uri().path());
@@ -257,7 +258,7 @@ where
         Path::Timestamp | Path::Cluster(_) if connection.is_reserve() => {
             ready(answer::over_limit())
         }
-        Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(state, &request)),
+        Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(connection, &request)),
         Path::Up => ready(info::up()),
         Path::Ready => ready(info::ready(state)),
         Path::Founding => ready(info::founding(state)),
