@@ -173,7 +173,7 @@ impl PortTls {
 async fn refuse_plain(mut stream: TcpStream) -> io::Result<()> {
     // An unread request would reset the connection before the answer is read.
     let mut request = [0; REFUSED_REQUEST_BYTES];
-    stream.read(&mut request).await?;
+    let _length = stream.read(&mut request).await?;
     stream.write_all(PLAIN_ANSWER).await?;
     stream.shutdown().await
 }

@@ -57,7 +57,7 @@ fn read(address: &str) -> Request<Full<Bytes>> {
 /// A caller: without TLS, or with.
 enum Client {
     Plain,
-    Tls(TlsClient),
+    Tls(Box<TlsClient>),
 }
 
 impl Client {
@@ -161,8 +161,8 @@ async fn callers_get_what_they_have_proven() {
             // With certificates of clients, the loopback is open for none without.
             let read_only = (200, if has_tokens { 401 } else { 403 });
             let allowed = Some((200, 200));
-            let show = |files| Client::Tls(TlsClient::new(&one.ca(), Some(&files)));
-            let as_node = |files, cluster| Client::Tls(node_client(&files, cluster));
+            let show = |files| Client::Tls(Box::new(TlsClient::new(&one.ca(), Some(&files))));
+            let as_node = |files, cluster| Client::Tls(Box::new(node_client(&files, cluster)));
             let by_setup = |plain: Outcome, tls: Outcome, mutual: Outcome| match setup {
                 Plain => plain,
                 Tls => tls,
@@ -177,7 +177,7 @@ async fn callers_get_what_they_have_proven() {
                 ("plain", Client::Plain, by_setup(Some(open), Some((400, 400)), Some((400, 400)))),
                 (
                     "no certificate",
-                    Client::Tls(TlsClient::new(&one.ca(), None)),
+                    Client::Tls(Box::new(TlsClient::new(&one.ca(), None))),
                     by_setup(NOTHING, Some(open), NOTHING),
                 ),
                 (
@@ -200,7 +200,7 @@ async fn callers_get_what_they_have_proven() {
                     show(two.issue("admin", &[admin])),
                     by_setup(NOTHING, Some(open), NOTHING),
                 ),
-                ("a member", Client::Tls(member), allowed),
+                ("a member", Client::Tls(Box::new(member.clone())), allowed),
                 (
                     "a node of a number that is none",
                     as_node(one.peer(7, CLUSTER), CLUSTER),
@@ -216,9 +216,9 @@ async fn callers_get_what_they_have_proven() {
                 ("a node whose certificate has ended", as_node(expired_node, CLUSTER), NOTHING),
                 (
                     "a client that calls as a node",
-                    Client::Tls(
-                        TlsClient::new(&one.ca(), Some(&one.issue("client", &[admin])))
-                            .for_name(&any_node(CLUSTER)),
+                    as_node(
+                        PeerCertificateFiles { ca: one.ca(), own: one.issue("client", &[admin]) },
+                        CLUSTER,
                     ),
                     NOTHING,
                 ),
@@ -240,8 +240,61 @@ async fn callers_get_what_they_have_proven() {
                     assert_eq!(changed, expected, "{what}: with a token, right: {is_right}");
                 }
             }
+            let metrics = member.get(&address, "/metrics").await.unwrap();
+            let refused = |reason: &str| {
+                let metric =
+                    format!(r#"esker_tls_refused_total{{port="clients",reason="{reason}"}} "#);
+                let mut counts =
+                    metrics.text().lines().filter_map(|line| line.strip_prefix(&*metric));
+                counts.next().unwrap().parse::<u64>().unwrap() > 0
+            };
+            for (reason, is_refused) in [
+                ("plain", setup != Plain),
+                ("no_certificate", setup == Plain),
+                ("certificate", true),
+                ("expired", true),
+                ("name", true),
+                ("timeout", false),
+                ("protocol", false),
+            ] {
+                assert_eq!(refused(reason), is_refused, "{setup:?}: {reason}");
+            }
             server.stop().await.unwrap();
         }
+    }
+}
+
+/// `--client-ca` is for HTTP/3, too, and a change there needs a token.
+#[cfg(feature = "http3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http3_has_the_same_certificates_and_tokens() {
+    use crate::http3_client::Client;
+
+    for has_client_ca in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let authority = Authority::new(dir.path(), "one");
+        let mut options = alone(&dir.path().join("data"));
+        options.certificate = Some(authority.server());
+        options.client_ca = has_client_ca.then(|| authority.ca());
+        options.admin_token_file = Some(token_file(dir.path()));
+        let server = Server::start(options).await.unwrap();
+        let address = server.address().to_string();
+        let own = authority.issue("client", &["client.example"]);
+        let cluster = cluster_of(&address, &TlsClient::new(&authority.ca(), Some(&own))).await;
+        let asked = async {
+            let client = Client::connect(&address, None).await?;
+            let body = format!(r#"{{"cluster":"{cluster}","nodeID":99}}"#);
+            let json = ("content-type", "application/json");
+            let bearer = format!("Bearer {TOKEN}");
+            let bearer = ("authorization", &*bearer);
+            let denied = client.send("POST", "/cluster/admit", &[json], body.as_bytes()).await?;
+            let headers = [json, bearer];
+            let made = client.send("POST", "/cluster/admit", &headers, body.as_bytes()).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((denied.status, made.status))
+        };
+        let expected = (!has_client_ca).then_some((401, 200));
+        assert_eq!(asked.await.ok(), expected, "{has_client_ca}");
+        server.stop().await.unwrap();
     }
 }
 
