@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_server::{PeerCertificateFiles, Server, ServerOptions};
-use http_body_util::Full;
+use http_body_util::{Full, StreamBody};
 use hyper::Request;
+use hyper::body::Frame;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -264,6 +267,33 @@ async fn callers_get_what_they_have_proven() {
     }
 }
 
+/// A denial came before the request had been sent, and curl took it for a broken stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn denial_comes_after_the_body() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = alone(&dir.path().join("data"));
+    options.admin_token_file = Some(token_file(dir.path()));
+    let server = Server::start(options).await.unwrap();
+    let address = server.address().to_string();
+    let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+    let (mut sender, connection) = handshake.await.unwrap();
+    tokio::spawn(connection);
+    let (ends, body) = tokio::sync::oneshot::channel::<()>();
+    let body = Box::pin(futures_util::stream::once(async move {
+        body.await.unwrap();
+        Ok::<_, std::convert::Infallible>(Frame::data(Bytes::from_static(b"{}")))
+    }));
+    let request = request(&address, "POST", "/cluster/admit");
+    let request = request.header("content-type", "application/json");
+    let mut answer = pin!(sender.send_request(request.body(StreamBody::new(body)).unwrap()));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut answer).await;
+    assert!(early.is_err(), "the request is not complete");
+    ends.send(()).unwrap();
+    assert_eq!(answer.await.unwrap().status(), 401);
+    server.stop().await.unwrap();
+}
+
 /// `--client-ca` is for HTTP/3, too, and a change there needs a token.
 #[cfg(feature = "http3")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -384,7 +414,7 @@ async fn files_are_read_again_when_they_change() {
         }
     };
     let stream = old.connect(&address, Protocol::Http1).await.unwrap();
-    let stream = hyper_util::rt::TokioIo::new(stream);
+    let stream = TokioIo::new(stream);
     let (mut kept, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
     tokio::spawn(connection);
     kept.send_request(read(&address)).await.unwrap();
