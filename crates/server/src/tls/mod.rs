@@ -17,6 +17,7 @@ mod system_clock;
 
 pub(crate) use client_ca::ClientCa;
 pub(crate) use client_role::{ADMIN_NAME, ClientRole};
+#[cfg(feature = "http3")]
 pub(crate) use configs::clients_config;
 pub(crate) use peer_name::PeerName;
 pub(crate) use peer_tls::{HttpVersion, PeerTls};
