@@ -11,12 +11,15 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+
+use crate::security::Caller;
+use crate::tls::HttpVersion;
 
 /// The longest name of a host, with a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 253 + 6;
@@ -110,8 +113,19 @@ pub async fn ask(
     body: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<Answer, CallError> {
+    ask_as(&Caller::default(), address, path, body, timeout).await
+}
+
+/// Asks the member at this address as [`ask`] does, over a connection of this caller.
+pub(crate) async fn ask_as(
+    caller: &Caller,
+    address: &str,
+    path: &str,
+    body: Option<&[u8]>,
+    timeout: Duration,
+) -> Result<Answer, CallError> {
     let address = address.to_owned();
-    match tokio::time::timeout(timeout, exchange(&address, path, body)).await {
+    match tokio::time::timeout(timeout, exchange(caller, &address, path, body)).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => {
             // Only connecting fails with an error of the system.
@@ -132,15 +146,24 @@ const NOT_HTTP: &str = "the connection ended without an answer; is it the addres
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, AnyError> {
-    let stream = esker_raft::connect(address).await?;
+async fn exchange(
+    caller: &Caller,
+    address: &str,
+    path: &str,
+    body: Option<&[u8]>,
+) -> Result<Answer, AnyError> {
+    let connection = caller.connect(address, HttpVersion::Http1).await?;
+    let authorization = connection.authorization.filter(|_| body.is_some());
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::builder().uri(path).header(HOST, address);
-    let request = match body {
+        hyper::client::conn::http1::handshake(TokioIo::new(connection.stream)).await?;
+    let mut request = Request::builder().uri(path).header(HOST, address);
+    request = match body {
         None => request.method(Method::GET),
         Some(_) => request.method(Method::POST).header(CONTENT_TYPE, "application/json"),
     };
+    if let Some(authorization) = authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
     let body = Full::new(body.map_or_else(Bytes::new, Bytes::copy_from_slice));
     let request = request.body(body)?;
     let exchanged = async {
@@ -162,22 +185,31 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
             // Closed after the answer, or without one.
             Ok(()) => exchanged.await,
             Err(error) if error.is_parse() || error.is_incomplete_message() => Err(NOT_HTTP.into()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(describe(&error).into()),
         },
     }
+}
+
+/// Describes the failure of a connection: its cause may be what the other side has against the
+/// certificate.
+fn describe(error: &hyper::Error) -> String {
+    let cause = std::error::Error::source(error);
+    cause.map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }
 
 /// Asks all these members at once. Returns the JSON of each one that answers in time, and the
 /// reason for each that does not.
 pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
+    caller: &Caller,
     addresses: impl IntoIterator<Item = String>,
     path: &'static str,
     timeout: Duration,
 ) -> Vec<(String, Result<T, String>)> {
     let mut calls = JoinSet::new();
     for address in addresses {
+        let caller = caller.clone();
         calls.spawn(async move {
-            let answer = match ask(&address, path, None, timeout).await {
+            let answer = match ask_as(&caller, &address, path, None, timeout).await {
                 Ok(answer) if answer.status == StatusCode::OK => {
                     serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
                 }
@@ -206,6 +238,17 @@ pub async fn ask_leader(
     body: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<Answer, CallError> {
+    ask_leader_as(&Caller::default(), members, path, body, timeout).await
+}
+
+/// Asks the leader as [`ask_leader`] does, over connections of this caller.
+pub(crate) async fn ask_leader_as(
+    caller: &Caller,
+    members: &[String],
+    path: &str,
+    body: Option<&[u8]>,
+    timeout: Duration,
+) -> Result<Answer, CallError> {
     let deadline = Instant::now() + timeout;
     let mut delay = RETRY_DELAY;
     let mut probes = FuturesUnordered::new();
@@ -224,7 +267,9 @@ pub async fn ask_leader(
             leader.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
         if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
             let left = deadline.saturating_duration_since(Instant::now());
-            probes.push(async move { (ask(&address, PROBE_PATH, None, left).await, address) });
+            probes.push(async move {
+                (ask_as(caller, &address, PROBE_PATH, None, left).await, address)
+            });
         }
         let Ok(probed) = tokio::time::timeout(NEXT_MEMBER_DELAY, probes.next()).await else {
             continue;
@@ -240,7 +285,7 @@ pub async fn ask_leader(
                 let error = no_answer(address, timeout);
                 Outcome::Unreached(CallError { may_still_happen: false, ..error })
             }
-            Ok(_) => send(&address, path, body, left).await?,
+            Ok(_) => send(caller, &address, path, body, left).await?,
             Err(error) => Outcome::Unreached(CallError { may_still_happen: false, ..error }),
         };
         match outcome {
@@ -283,12 +328,13 @@ enum Outcome {
 /// # Errors
 /// [`CallError`] if the member may have executed the request, or may still execute it.
 async fn send(
+    caller: &Caller,
     address: &str,
     path: &str,
     body: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<Outcome, CallError> {
-    let answer = match ask(address, path, body, timeout).await {
+    let answer = match ask_as(caller, address, path, body, timeout).await {
         Ok(answer) => answer,
         Err(error) if error.may_still_happen => return Err(error),
         Err(error) => return Ok(Outcome::Unreached(error)),

@@ -5,29 +5,41 @@ use std::net::UdpSocket;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+use rustls::server::ResolvesServerCert;
+#[cfg(feature = "http3")]
+use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
 
-#[cfg(feature = "http3")]
 use crate::certificate::Certificate;
 #[cfg(feature = "http3")]
 use crate::error::BrokenInvariant;
 use crate::error::ServerError;
 use crate::http::listener;
 #[cfg(feature = "http3")]
-use crate::http::{client_connection::ConnectionState, http3, route};
+use crate::http::{
+    client_connection::{ConnectionAccess, ConnectionState},
+    http3, route,
+};
 use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
+use crate::security::Security;
 use crate::supervisor::Tasks;
+#[cfg(feature = "http3")]
+use crate::tls::ClientRole;
+use crate::tls::PortTls;
 
 /// The ports of clients, bound.
 #[derive(Debug)]
 pub(crate) struct ClientPorts {
     tcp: TcpListener,
+    tls: Arc<PortTls>,
+    /// The operator's certificate; for HTTP/3 also that of the data folder.
+    certificate: Option<Certificate>,
     #[cfg(feature = "http3")]
     udp: Option<UdpSocket>,
     #[cfg(feature = "http3")]
-    certificate: Option<Certificate>,
+    client_ca: Option<Arc<dyn ClientCertVerifier>>,
 }
 
 impl ClientPorts {
@@ -40,6 +52,29 @@ impl ClientPorts {
     pub(crate) fn tcp(&self) -> &TcpListener {
         &self.tcp
     }
+
+    /// Returns the TLS of the port over TCP.
+    pub(crate) fn tls(&self) -> &Arc<PortTls> {
+        &self.tls
+    }
+}
+
+/// Reads the operator's certificate, if one is given, and configures TLS with it.
+fn open_tls(
+    options: &ServerOptions,
+    security: &Security,
+) -> Result<(Option<Certificate>, Arc<PortTls>), ServerError> {
+    let certificate = Certificate::open_operators(options)?;
+    let resolver = certificate.as_ref().map(|it| it.resolver() as Arc<dyn ResolvesServerCert>);
+    let tls = security.port_tls(options, resolver)?;
+    Ok((certificate, Arc::new(tls)))
+}
+
+/// Adds the task that watches the files of a certificate.
+fn watch(certificate: Certificate, state: &Arc<NodeState>, tasks: &mut Tasks) {
+    let state = Arc::clone(state);
+    let watch = async move { certificate.watch(state.counters()).await };
+    tasks.spawn("watch the certificate", watch);
 }
 
 #[cfg(feature = "http3")]
@@ -47,18 +82,15 @@ impl ClientPorts {
     /// Binds the ports, that of TCP with `tcp`, and reads the operator's certificate.
     pub(crate) fn bind(
         options: &ServerOptions,
+        security: &Security,
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
     ) -> Result<Self, ServerError> {
-        if !options.http3 {
-            if let Some(files) = &options.certificate {
-                let cert = files.cert.display();
-                tracing::warn!(%cert, "HTTP/3 is off: no client gets the certificate");
-            }
-            return Ok(Self { tcp: tcp()?, udp: None, certificate: None });
-        }
-        let certificate = Certificate::open_operators(options)?;
-        let (tcp, udp) = http3::bind_both(options.listen, tcp)?;
-        Ok(Self { tcp, udp: Some(udp), certificate })
+        let (certificate, tls) = open_tls(options, security)?;
+        let (tcp, udp) = match options.http3 {
+            true => http3::bind_both(options.listen, tcp).map(|(tcp, udp)| (tcp, Some(udp)))?,
+            false => (tcp()?, None),
+        };
+        Ok(Self { tcp, tls, certificate, udp, client_ca: security.client_ca() })
     }
 
     /// Reads or makes the certificate in the data folder, which is locked. It names the host of
@@ -87,56 +119,67 @@ impl ClientPorts {
         stop: watch::Receiver<bool>,
         tasks: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
-        let http3 = match (self.udp, self.certificate) {
+        let http3 = match (self.udp, &self.certificate) {
             (Some(socket), Some(certificate)) => {
-                let endpoint = http3::Endpoint::start(socket, certificate.resolver())?;
-                let state = Arc::clone(&state);
-                let watch = async move { certificate.watch(state.counters()).await };
-                tasks.spawn("watch the certificate", watch);
-                Some(endpoint)
+                Some(http3::Endpoint::start(socket, certificate.resolver(), self.client_ca)?)
             }
-            (None, None) => None,
-            _ => {
-                return Err(ServerError::internal(BrokenInvariant(
-                    "HTTP/3 has a port and a certificate, or neither",
-                )));
+            (None, _) => None,
+            (Some(_), None) => {
+                return Err(ServerError::internal(BrokenInvariant("HTTP/3 has a certificate")));
             }
         };
-        let tcp = listen(self.tcp)?;
+        if let Some(certificate) = self.certificate {
+            watch(certificate, &state, tasks);
+        }
+        let (tcp, tls) = (listen(self.tcp)?, self.tls);
         Ok(async move {
-            let over_tcp = listener::serve(tcp, Arc::clone(&state), connections, stop.clone());
+            let over_tcp = listener::serve(tcp, tls, Arc::clone(&state), connections, stop.clone());
             let Some(endpoint) = http3 else { return over_tcp.await };
-            let counted = Arc::clone(&state);
-            let count = move |event| match event {
-                http3::ConnectionEvent::Opened => counted.counters().open_http3_connection(),
-                http3::ConnectionEvent::Ended => counted.counters().close_http3_connection(),
-                http3::ConnectionEvent::RequestPanicked => counted.counters().count_panic(),
-                http3::ConnectionEvent::Refused => counted.count_over_limit("h3", connections),
-            };
-            let over_udp = http3::serve(endpoint, connections, stop, count, move |from| {
-                let connection = ConnectionState::new(Arc::clone(&state), from, false);
-                let traffic = Arc::clone(connection.client().traffic());
-                let evicted = async move { traffic.evicted().await };
-                (move |request| route::answer(Arc::clone(&connection), request), evicted)
-            });
-            tokio::join!(over_tcp, over_udp);
+            tokio::join!(over_tcp, serve_http3(endpoint, state, connections, stop));
         })
     }
 }
 
+/// Answers clients over HTTP/3 until `stop`, and until all connections have ended.
+#[cfg(feature = "http3")]
+async fn serve_http3(
+    endpoint: http3::Endpoint,
+    state: Arc<NodeState>,
+    connections: usize,
+    stop: watch::Receiver<bool>,
+) {
+    // A certificate of the client is verified, and gives it no other role: a change needs a token.
+    let access = ConnectionAccess { role: ClientRole::Client, is_encrypted: true };
+    let counted = Arc::clone(&state);
+    let count = move |event| match event {
+        http3::ConnectionEvent::Opened => counted.counters().open_http3_connection(),
+        http3::ConnectionEvent::Ended => counted.counters().close_http3_connection(),
+        http3::ConnectionEvent::RequestPanicked => counted.counters().count_panic(),
+        http3::ConnectionEvent::Refused => counted.count_over_limit("h3", connections),
+    };
+    let handler = move |from| {
+        let connection = ConnectionState::new(Arc::clone(&state), from, access, false);
+        let traffic = Arc::clone(connection.client().traffic());
+        let evicted = async move { traffic.evicted().await };
+        (move |request| route::answer(Arc::clone(&connection), request), evicted)
+    };
+    http3::serve(endpoint, connections, stop, count, handler).await;
+}
+
 #[cfg(not(feature = "http3"))]
 impl ClientPorts {
-    /// Binds the port.
+    /// Binds the port, and reads the operator's certificate.
     pub(crate) fn bind(
         options: &ServerOptions,
+        security: &Security,
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
     ) -> Result<Self, ServerError> {
-        if options.http3 || options.certificate.is_some() {
-            return Err(ServerError::InvalidOption(
-                "this build has no HTTP/3: --http3=off, and no --cert".into(),
-            ));
+        if options.http3 {
+            let why = "this build has no HTTP/3: --http3=off";
+            return Err(ServerError::InvalidOption(why.into()));
         }
-        Ok(Self { tcp: tcp()? })
+        let (certificate, tls) = open_tls(options, security)?;
+        Ok(Self { tcp: tcp()?, tls, certificate })
     }
 
     pub(crate) fn certify(&mut self, _: &ServerOptions, _: &str) -> Result<(), ServerError> {
@@ -149,9 +192,12 @@ impl ClientPorts {
         state: Arc<NodeState>,
         connections: usize,
         stop: watch::Receiver<bool>,
-        _: &mut Tasks,
+        tasks: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
-        Ok(listener::serve(listen(self.tcp)?, state, connections, stop))
+        if let Some(certificate) = self.certificate {
+            watch(certificate, &state, tasks);
+        }
+        Ok(listener::serve(listen(self.tcp)?, self.tls, state, connections, stop))
     }
 }
 

@@ -3,12 +3,19 @@
 //! ```text
 //! DIR/ca.pem        the authority's certificate
 //! DIR/ca-key.pem    its key, which no node needs
-//! DIR/node-N/       the files of node N: ca.pem, cert.pem and key.pem
+//! DIR/admin.pem     the certificate of an administrator, and admin-key.pem
+//! DIR/node-N/       the files of node N:
+//!   ca.pem            the authority's certificate
+//!   cert.pem          its certificate for other nodes, and key.pem
+//!   server.pem        its certificate for clients, and server-key.pem
 //! ```
 //!
-//! A certificate names its node as `node-N.CLUSTER.esker.internal`, and its hosts.
+//! A certificate for other nodes names its node as `node-N.CLUSTER.esker.internal`, all nodes as
+//! `node.CLUSTER.esker.internal`, and its hosts. One for clients names the hosts alone: it makes no
+//! one a node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,21 +31,24 @@ use rustls::pki_types::pem::PemObject;
 use crate::certificate::read_pem;
 use crate::error::ServerError;
 use crate::identity::random_bytes;
-use crate::tls::PeerName;
+use crate::tls::{ADMIN_NAME, PeerName};
 
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca-key.pem";
-const CERT_FILE: &str = "cert.pem";
-const KEY_FILE: &str = "key.pem";
+/// The files of a certificate and its key.
+const PEER_FILES: [&str; 2] = ["cert.pem", "key.pem"];
+const SERVER_FILES: [&str; 2] = ["server.pem", "server-key.pem"];
+const ADMIN_FILES: [&str; 2] = ["admin.pem", "admin-key.pem"];
 /// The lifetime of an authority, ten years, and of a certificate, a year.
 const CA_LIFETIME: Duration = Duration::from_secs(3653 * 24 * 3600);
 const NODE_LIFETIME: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The most by which the clocks of nodes may be behind.
 const CLOCK_LAG_MAX: Duration = Duration::from_secs(3600);
 
-/// Makes certificates for nodes, each with its hosts: names and addresses. Makes the authority in
-/// `dir` if it has none; a node that has a certificate there keeps it. Returns the folders of the
-/// nodes, in the order of their numbers.
+/// Makes certificates for nodes, each with its hosts: names and addresses. One is for other nodes,
+/// and one for clients. Makes the authority in `dir` and a certificate for administrators if it has
+/// none; a node that has certificates there keeps them. Returns the folders of the nodes, in the
+/// order of their numbers.
 ///
 /// # Durability
 /// All files are durable when this returns. After a crash, call it again.
@@ -51,18 +61,26 @@ pub fn make_certificates(
     nodes: &BTreeMap<u64, Vec<String>>,
 ) -> Result<Vec<PathBuf>, ServerError> {
     let authority = Authority::open_or_create(dir)?;
+    let is_missing =
+        |folder: &Path, [file, _]: [&str; 2]| read(&folder.join(file)).map(|found| found.is_none());
+    if is_missing(dir, ADMIN_FILES)? {
+        authority.certify_admin(dir)?;
+    }
     let folders = nodes.iter().map(|(node, hosts)| {
         let folder = node_folder(dir, *node);
-        if read(&folder.join(CERT_FILE))?.is_none() {
-            authority.certify(&folder, *node, hosts)?;
+        if is_missing(&folder, PEER_FILES)? {
+            authority.certify_node(&folder, *node, hosts)?;
+        }
+        if is_missing(&folder, SERVER_FILES)? {
+            authority.certify_server(&folder, hosts)?;
         }
         Ok(folder)
     });
     folders.collect()
 }
 
-/// Makes new certificates with new keys for all nodes that have one in `dir`, with the same names.
-/// Returns their folders.
+/// Makes new certificates with new keys for all nodes that have one in `dir`, with the same names,
+/// and for administrators. Returns the folders of the nodes.
 ///
 /// # Durability
 /// As [`make_certificates`].
@@ -79,14 +97,17 @@ pub fn renew_certificates(dir: &Path) -> Result<Vec<PathBuf>, ServerError> {
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let folder = entry.map_err(failed)?.path();
         if folder.is_dir()
-            && let Some(pem) = read(&folder.join(CERT_FILE))?
+            && let file = folder.join(PEER_FILES[0])
+            && let Some(pem) = read(&file)?
         {
-            let (name, hosts) = names(&pem).map_err(|why| wrong(&folder.join(CERT_FILE), &why))?;
+            let (name, hosts) = names(&pem).map_err(|why| wrong(&file, &why))?;
             nodes.insert(name.node, (folder, hosts));
         }
     }
+    authority.certify_admin(dir)?;
     let folders = nodes.into_iter().map(|(node, (folder, hosts))| {
-        authority.certify(&folder, node, &hosts)?;
+        authority.certify_node(&folder, node, &hosts)?;
+        authority.certify_server(&folder, &hosts)?;
         Ok(folder)
     });
     folders.collect()
@@ -127,7 +148,7 @@ fn names(pem: &[u8]) -> Result<(PeerName, Vec<String>), String> {
     let certificate = CertificateDer::from_pem_slice(pem).map_err(|error| error.to_string())?;
     let name = PeerName::from_certificate(&certificate)?;
     let mut hosts = PeerName::hosts(&certificate)?;
-    hosts.retain(|host| *host != name.to_string());
+    hosts.retain(|host| *host != name.to_string() && *host != name.any_node());
     Ok((name, hosts))
 }
 
@@ -174,18 +195,49 @@ impl Authority {
         Ok(Self { cluster, pem, key })
     }
 
-    /// Makes a certificate for a node, in a folder that has all files of the node.
-    fn certify(&self, folder: &Path, node: u64, hosts: &[String]) -> Result<(), ServerError> {
+    /// Makes the certificate of a node for other nodes.
+    fn certify_node(&self, folder: &Path, node: u64, hosts: &[String]) -> Result<(), ServerError> {
         let name = PeerName::new(&self.cluster, node);
-        let name = name.ok_or_else(|| wrong(folder, "nodes are numbered from 1"))?.to_string();
-        let mut names = vec![name.clone()];
-        names.extend(hosts.iter().map(|host| host.trim_matches(['[', ']']).to_owned()));
+        let name = name.ok_or_else(|| wrong(folder, "nodes are numbered from 1"))?;
+        let mut names = vec![name.to_string(), name.any_node()];
+        names.extend(hosts.iter().map(|host| bare(host).to_owned()));
+        let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        write(&*open_dir(folder)?, CA_FILE, &self.pem)?;
+        self.certify(folder, PEER_FILES, names, usages)
+    }
+
+    /// Makes the certificate of a node for clients.
+    fn certify_server(&self, folder: &Path, hosts: &[String]) -> Result<(), ServerError> {
+        let mut names: Vec<_> = hosts.iter().map(|host| bare(host).to_owned()).collect();
+        let of_loopback = ["localhost", "127.0.0.1", "::1"];
+        // Where clients are on this host alone, they name it by any of these.
+        let count = if hosts.iter().any(|host| is_loopback_host(bare(host))) { 3 } else { 1 };
+        names.extend(of_loopback[..count].iter().map(|&name| name.to_owned()));
+        self.certify(folder, SERVER_FILES, names, vec![ExtendedKeyUsagePurpose::ServerAuth])
+    }
+
+    /// Makes the certificate of an administrator.
+    fn certify_admin(&self, dir: &Path) -> Result<(), ServerError> {
+        let usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.certify(dir, ADMIN_FILES, vec![ADMIN_NAME.to_owned()], usages)
+    }
+
+    /// Makes a certificate with these names, the first of which is that of its subject.
+    fn certify(
+        &self,
+        folder: &Path,
+        [cert_file, key_file]: [&str; 2],
+        mut names: Vec<String>,
+        usages: Vec<ExtendedKeyUsagePurpose>,
+    ) -> Result<(), ServerError> {
+        let subject = names.first().cloned().unwrap_or_default();
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
+        params.distinguished_name.push(DnType::CommonName, subject);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages = usages;
         params.use_authority_key_identifier_extension = true;
         set_lifetime(&mut params, NODE_LIFETIME);
         let key = KeyPair::generate().map_err(failed)?;
@@ -193,10 +245,18 @@ impl Authority {
         let issuer = Issuer::from_params(&authority, &self.key);
         let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
         let folder = open_dir(folder)?;
-        write(&*folder, CA_FILE, &self.pem)?;
-        write(&*folder, KEY_FILE, key.serialize_pem().as_bytes())?;
-        write(&*folder, CERT_FILE, certificate.pem().as_bytes())
+        write(&*folder, key_file, key.serialize_pem().as_bytes())?;
+        write(&*folder, cert_file, certificate.pem().as_bytes())
     }
+}
+
+/// Returns a host without the brackets of IPv6.
+fn bare(host: &str) -> &str {
+    host.trim_matches(['[', ']'])
+}
+
+fn is_loopback_host(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The authority's certificate. Its name, and with the key all that issuing needs, follow from the
@@ -216,4 +276,66 @@ fn set_lifetime(params: &mut CertificateParams, lifetime: Duration) {
     let epoch = date_time_ymd(1970, 1, 1);
     params.not_before = epoch + now.saturating_sub(CLOCK_LAG_MAX);
     params.not_after = epoch + now + lifetime;
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rustls::pki_types::UnixTime;
+
+    use super::*;
+    use crate::tls::{ClientCa, ClientRole};
+
+    fn certificate(file: &Path) -> CertificateDer<'static> {
+        CertificateDer::from_pem_file(file).unwrap()
+    }
+
+    /// Each certificate is good for what it is made for, and for nothing else.
+    #[test]
+    fn certificates_have_the_names_of_their_use() {
+        use rustls::server::danger::ClientCertVerifier;
+
+        let dir = tempfile::tempdir().unwrap();
+        let hosts = |hosts: &[&str]| hosts.iter().map(|&host| host.to_owned()).collect();
+        let nodes =
+            BTreeMap::from([(1, hosts(&["10.0.0.1", "db1.example.org"])), (2, hosts(&["[::1]"]))]);
+        let folders = make_certificates(dir.path(), &nodes).unwrap();
+        let names = |file: &Path| PeerName::hosts(&certificate(file)).unwrap();
+        let server = folders[0].join("server.pem");
+        assert_eq!(names(&server), ["10.0.0.1", "db1.example.org", "localhost"]);
+        assert_eq!(names(&folders[1].join("server.pem")), ["::1", "localhost", "127.0.0.1"]);
+        let peer = names(&folders[0].join("cert.pem"));
+        assert!(peer[0].starts_with("node-1.") && peer[1].starts_with("node."), "{peer:?}");
+        assert_eq!(peer[2..], ["10.0.0.1", "db1.example.org"]);
+        let admin = certificate(&dir.path().join("admin.pem"));
+        assert_eq!(ClientRole::from_certificate(Some(&admin)), ClientRole::Admin);
+        let ca = ClientCa::open(&dir.path().join("ca.pem")).unwrap();
+        let shows = |certificate: &CertificateDer<'_>| {
+            ca.verify_client_cert(certificate, &[], UnixTime::now()).is_ok()
+        };
+        assert!(shows(&admin));
+        assert!(!shows(&certificate(&server)), "it is for a server alone");
+    }
+
+    #[test]
+    fn missing_certificates_are_made_and_others_stay_until_they_are_renewed() {
+        let dir = tempfile::tempdir().unwrap();
+        let nodes = BTreeMap::from([(1, vec!["10.0.0.1".to_owned()])]);
+        let folder = make_certificates(dir.path(), &nodes).unwrap().remove(0);
+        let files =
+            [folder.join("cert.pem"), folder.join("server.pem"), dir.path().join("admin.pem")];
+        let read = || files.each_ref().map(|file| std::fs::read(file).unwrap());
+        let made = read();
+        std::fs::remove_file(&files[1]).unwrap();
+        make_certificates(dir.path(), &nodes).unwrap();
+        let again = read();
+        assert!(again[0] == made[0] && again[1] != made[1] && again[2] == made[2]);
+        renew_certificates(dir.path()).unwrap();
+        let renewed = read();
+        assert!((0..3).all(|at| renewed[at] != again[at]));
+        let names = |file: &Path| PeerName::hosts(&certificate(file)).unwrap();
+        assert_eq!(names(&files[1]), ["10.0.0.1", "localhost"]);
+        assert_eq!(names(&files[0]).len(), 3);
+    }
 }

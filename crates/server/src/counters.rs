@@ -7,12 +7,15 @@ use std::time::Duration;
 use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-/// The statuses with a counter of their own. The last one counts all others.
-pub(crate) const STATUSES: [u16; 13] =
-    [200, 204, 307, 400, 403, 404, 405, 409, 415, 422, 500, 503, 0];
+use crate::tls_refusals::TlsRefusals;
 
-/// The protocols with a counter of their own.
-pub(crate) const PROTOCOLS: [&str; 3] = ["h1", "h2c", "h3"];
+/// The statuses with a counter of their own. The last one counts all others.
+pub(crate) const STATUSES: [u16; 14] =
+    [200, 204, 307, 400, 401, 403, 404, 405, 409, 415, 422, 500, 503, 0];
+
+/// The protocols with a counter of their own: HTTP/1.1 and HTTP/2 without TLS, both with TLS, and
+/// HTTP/3.
+pub(crate) const PROTOCOLS: [&str; 5] = ["h1", "h2c", "h1_tls", "h2", "h3"];
 
 const OTHER_STATUS: usize = STATUSES.len() - 1;
 
@@ -35,14 +38,16 @@ pub(crate) struct Counters {
     pub(crate) disk_stalls: AtomicU64,
     /// The number of tasks that panicked, or ended although the node runs.
     pub(crate) failed_tasks: Arc<AtomicU64>,
-    /// The end of the certificate of HTTP/3, in seconds since 1970; 0 if there is none.
+    /// Connections that TLS refused.
+    pub(crate) tls_refusals: Arc<TlsRefusals>,
+    /// The end of the certificate for clients, in seconds since 1970; 0 if there is none.
     pub(crate) certificate_ends: AtomicU64,
     /// The number of lost spans, counted by the program if it sends spans.
     pub(crate) spans_lost: Option<Arc<AtomicU64>>,
 }
 
 impl Counters {
-    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>) -> Self {
+    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>, tls_refusals: Arc<TlsRefusals>) -> Self {
         Self {
             answers: Default::default(),
             requests: Default::default(),
@@ -53,18 +58,21 @@ impl Counters {
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
             failed_tasks: Arc::default(),
+            tls_refusals,
             certificate_ends: AtomicU64::new(0),
             spans_lost,
         }
     }
 
-    pub(crate) fn count_request(&self, version: Version) {
-        let [http1, http2, http3] = &self.requests;
-        let counter = match version {
-            Version::HTTP_3 => http3,
-            Version::HTTP_2 => http2,
+    pub(crate) fn count_request(&self, version: Version, is_encrypted: bool) {
+        let [http1, http2, http1_tls, http2_tls, http3] = &self.requests;
+        let counter = match (version, is_encrypted) {
+            (Version::HTTP_3, _) => http3,
+            (Version::HTTP_2, false) => http2,
+            (Version::HTTP_2, true) => http2_tls,
             // HTTP/1.1 and what is older.
-            _ => http1,
+            (_, false) => http1,
+            (_, true) => http1_tls,
         };
         counter.fetch_add(1, Relaxed);
     }

@@ -111,7 +111,7 @@ impl DuplicateCheck {
         let members: Vec<_> = known.keys().map(String::as_str).collect();
         let asked = choose_asked(&named, &members, self.checks.fetch_add(1, Relaxed));
         for (address, members) in
-            ask_all::<Members>(asked, "/members", DUPLICATE_CALL_TIMEOUT).await
+            ask_all::<Members>(self.state.caller(), asked, "/members", DUPLICATE_CALL_TIMEOUT).await
         {
             let Ok(members) = members else { continue };
             if members.cluster == identity.cluster.to_string() {
@@ -147,7 +147,9 @@ impl DuplicateCheck {
     /// Fails if another process answers as this node at one of these addresses.
     async fn find_other_process(&self, addresses: BTreeSet<String>) -> Result<(), String> {
         let identity = self.state.identity();
-        let answers = ask_all::<NodeStatus>(addresses, "/status", DUPLICATE_CALL_TIMEOUT).await;
+        let caller = self.state.caller();
+        let answers =
+            ask_all::<NodeStatus>(caller, addresses, "/status", DUPLICATE_CALL_TIMEOUT).await;
         for (address, status) in answers {
             let Ok(status) = status else { continue };
             let is_node = status.node == identity.node

@@ -35,7 +35,7 @@ pub enum ServerError {
     ClockOutOfRange,
     /// The data belongs to another node or cluster, or another process runs with a copy of it.
     DataMismatch(String),
-    /// The certificate of HTTP/3 could not be made.
+    /// A certificate could not be made or used.
     Certificate(String),
     /// The cluster does not admit this node, or could not be reached.
     Join(String),

@@ -15,6 +15,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::options::STREAMS_MAX;
+use crate::security::Caller;
+use crate::tls::HttpVersion;
 
 /// The header of a forwarded request: the number of the node that forwards it.
 pub(crate) const FORWARDED_HEADER: &str = "esker-forwarded";
@@ -63,6 +65,7 @@ struct LeaderConnection {
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     node: u64,
+    caller: Caller,
     connections: [Mutex<Option<LeaderConnection>>; LEADER_CONNECTIONS],
     next_request: AtomicUsize,
     requests: Semaphore,
@@ -71,9 +74,10 @@ pub(crate) struct Forwarder {
 
 impl Forwarder {
     /// Creates the forwarder of node `node`, which waits for an answer for `timeout`.
-    pub(crate) fn new(node: u64, timeout: Duration) -> Self {
+    pub(crate) fn new(node: u64, caller: Caller, timeout: Duration) -> Self {
         Self {
             node,
+            caller,
             connections: Default::default(),
             next_request: AtomicUsize::new(0),
             requests: Semaphore::new(REQUESTS_MAX),
@@ -150,8 +154,7 @@ impl Forwarder {
         match &*kept {
             Some(kept) if kept.address == address && !kept.sender.is_closed() => Ok(kept.clone()),
             _ => {
-                let stream = esker_raft::connect(address).await?;
-                stream.set_nodelay(true)?;
+                let stream = self.caller.connect(address, HttpVersion::Http2).await?.stream;
                 let (sender, connection) =
                     handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
                 // It ends with its last sender; what fails there fails the requests, too.
@@ -205,7 +208,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let timeout = Duration::from_millis(100);
-        let forwarder = Arc::new(Forwarder::new(1, timeout));
+        let forwarder = Arc::new(Forwarder::new(1, Caller::default(), timeout));
         let begun = Instant::now();
         let mut requests = tokio::task::JoinSet::new();
         for _ in 0..REQUESTS_MAX + 1 {

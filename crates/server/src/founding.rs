@@ -34,7 +34,6 @@
 //! list were replaced by others; and a node 1 that is started without a list.
 
 use std::collections::BTreeSet;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
@@ -42,6 +41,7 @@ use esker_raft::ClusterId;
 use tokio::time::Instant;
 
 use crate::call::ask_all;
+use crate::client_ports::ClientPorts;
 use crate::error::{BrokenInvariant, ServerError};
 use crate::http::founding_listener::FoundingListener;
 use crate::identity::{Identity, LogFolder};
@@ -49,6 +49,7 @@ use crate::join::{AdmitError, admit_at, parse_cluster_id};
 use crate::loopback;
 use crate::options::ServerOptions;
 use crate::protocol::FoundingStatus;
+use crate::security::Caller;
 
 /// The time that the other nodes have to answer in each round.
 const FOUNDING_CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -65,6 +66,7 @@ pub(crate) struct Founding<'a> {
     addresses: &'a [String],
     own: &'a str,
     node: u64,
+    caller: Caller,
 }
 
 /// The next step of a node without data.
@@ -88,6 +90,7 @@ impl<'a> Founding<'a> {
     pub(crate) fn new(
         options: &'a ServerOptions,
         own: &'a str,
+        caller: Caller,
     ) -> Result<Option<Self>, ServerError> {
         let addresses = &*options.cluster;
         if addresses.is_empty() {
@@ -117,19 +120,20 @@ impl<'a> Founding<'a> {
                 "node {node} is {listed} there, and this node is {own}: give another --node-id, or \
                  --advertise"
             )),
-            _ => Ok(Some(Self { addresses, own, node })),
+            _ => Ok(Some(Self { addresses, own, node, caller })),
         }
     }
 
     /// Creates the log of a node without data, and its identity. Waits for the other nodes.
     pub(crate) async fn create_log(
         &self,
-        port: &TcpListener,
+        port: &ClientPorts,
         folder: &LogFolder,
         raft: &str,
     ) -> Result<(ConsensusLog, Identity), ServerError> {
         let listener = FoundingListener::new(&self.status(String::new()))?;
-        let decided = listener.answer_until(port, self.decide(&listener, raft)).await?;
+        let decided =
+            listener.answer_until(port.tcp(), port.tls(), self.decide(&listener, raft)).await?;
         let identity = match decided {
             None => Identity::new_founder(self.node)?,
             Some(cluster) => Identity::new_member(cluster, self.node)?,
@@ -144,7 +148,7 @@ impl<'a> Founding<'a> {
     /// Waits until all other nodes have the id that this one founds.
     pub(crate) async fn await_all(
         &self,
-        port: &TcpListener,
+        port: &ClientPorts,
         identity: &Identity,
     ) -> Result<(), ServerError> {
         let id = identity.cluster.to_string();
@@ -158,7 +162,7 @@ impl<'a> Founding<'a> {
                 }
             }
         };
-        listener.answer_until(port, complete).await
+        listener.answer_until(port.tcp(), port.tls(), complete).await
     }
 
     fn status(&self, cluster: String) -> FoundingStatus {
@@ -169,7 +173,7 @@ impl<'a> Founding<'a> {
     /// Asks the other nodes of the list.
     async fn ask_others(&self) -> Vec<NodeAnswer> {
         let others = self.addresses.iter().filter(|address| *address != self.own).cloned();
-        ask_all(others, "/founding", FOUNDING_CALL_TIMEOUT).await
+        ask_all(&self.caller, others, "/founding", FOUNDING_CALL_TIMEOUT).await
     }
 
     /// Decides which cluster to join; `None`: this node founds it.
@@ -192,9 +196,9 @@ impl<'a> Founding<'a> {
                     };
                     // Until a leader answers, which may take long.
                     listener.set_reason(&format!("it asks the cluster {cluster} to join"));
-                    match admit_at(&members, cluster, self.node).await {
+                    match admit_at(&self.caller, &members, cluster, self.node).await {
                         Ok(()) => {
-                            loopback::check_members(member, self.own, raft).await?;
+                            loopback::check_members(&self.caller, member, self.own, raft).await?;
                             return Ok(Some(cluster));
                         }
                         Err(AdmitError::Broken(broken)) => {

@@ -9,11 +9,11 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::call::{MEMBER_CALL_TIMEOUT, ask, ask_leader};
+use crate::call::{MEMBER_CALL_TIMEOUT, ask_as, ask_leader_as};
 use crate::error::{BrokenInvariant, ServerError};
-use crate::identity::Identity;
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
+use crate::security::Caller;
 
 /// The time that a node that joins waits for the first answer of the member: both may start
 /// together.
@@ -48,14 +48,18 @@ impl fmt::Display for AdmitError {
 
 /// Asks the cluster of this member whether a node may have this number. Returns the id of the
 /// cluster.
-pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerError> {
+pub(crate) async fn admit(
+    caller: &Caller,
+    member: &str,
+    node: u64,
+) -> Result<ClusterId, ServerError> {
     let refused = |why: String| ServerError::Join(why);
-    let members = fetch_members(member).await.map_err(refused)?;
+    let members = fetch_members(caller, member).await.map_err(refused)?;
     let mut addresses = vec![member.to_owned()];
     addresses.extend(members.members.iter().map(|member| member.addr.clone()));
     let cluster = parse_cluster_id(&members.cluster);
     let cluster = cluster.ok_or_else(|| refused(format!("{member} names no cluster")))?;
-    match admit_at(&addresses, cluster, node).await {
+    match admit_at(caller, &addresses, cluster, node).await {
         Ok(()) => Ok(cluster),
         Err(AdmitError::Refused(why) | AdmitError::Unavailable(why)) => Err(refused(why)),
         Err(AdmitError::Broken(broken)) => Err(ServerError::internal(broken)),
@@ -67,6 +71,7 @@ pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerEr
 /// Only the leader knows that the number is free. A member that lags would let a node in again that
 /// lost its data, and with it its votes.
 pub(crate) async fn admit_at(
+    caller: &Caller,
     members: &[String],
     cluster: ClusterId,
     node: u64,
@@ -76,7 +81,7 @@ pub(crate) async fn admit_at(
     let deadline = Instant::now() + CHANGE_TIMEOUT;
     let answer = loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match ask_leader(members, "/cluster/admit", Some(&body), left).await {
+        match ask_leader_as(caller, members, "/cluster/admit", Some(&body), left).await {
             Ok(answer) => break answer,
             // It changes nothing: it may be asked twice.
             Err(error) if error.may_still_happen && left > CHECK_INTERVAL => {
@@ -107,10 +112,10 @@ pub(crate) fn parse_cluster_id(text: &str) -> Option<ClusterId> {
 }
 
 /// Fetches the members from this one. Waits for it, as it may start at the same time.
-async fn fetch_members(member: &str) -> Result<Members, String> {
+async fn fetch_members(caller: &Caller, member: &str) -> Result<Members, String> {
     let (deadline, mut is_reported) = (Instant::now() + FIRST_ANSWER_TIMEOUT, false);
     let answer = loop {
-        let why = match ask(member, "/members", None, MEMBER_CALL_TIMEOUT).await {
+        let why = match ask_as(caller, member, "/members", None, MEMBER_CALL_TIMEOUT).await {
             Ok(answer) => break answer,
             Err(error) => error.to_string(),
         };
@@ -159,7 +164,7 @@ pub(crate) async fn announce(state: Arc<NodeState>, own: Member, join: Vec<Strin
             // A node that was removed has entries: it asks too, and is refused.
             tokio::select! {
                 biased;
-                outcome = request_add(&addresses, state.identity(), &own, is_new) => outcome,
+                outcome = request_add(&state, &addresses, &own, is_new) => outcome,
                 () = wait_for_leadership(&state) => continue,
             }
         };
@@ -188,11 +193,12 @@ async fn wait_for_leadership(state: &NodeState) {
 
 /// Asks the leader to add this node, or to change its addresses.
 async fn request_add(
+    state: &NodeState,
     addresses: &[String],
-    identity: &Identity,
     own: &Member,
     joins: bool,
 ) -> Result<(), AdmitError> {
+    let identity = state.identity();
     let body = AddNodeRequest {
         cluster: identity.cluster.to_string(),
         node: identity.node,
@@ -202,9 +208,9 @@ async fn request_add(
         joins,
     };
     let body = encode(&body)?;
+    let timeout = CHANGE_TIMEOUT + MEMBER_CALL_TIMEOUT;
     let answer =
-        ask_leader(addresses, "/cluster/add", Some(&body), CHANGE_TIMEOUT + MEMBER_CALL_TIMEOUT)
-            .await;
+        ask_leader_as(state.caller(), addresses, "/cluster/add", Some(&body), timeout).await;
     let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
     match answer.status {
         StatusCode::OK => Ok(()),

@@ -1,6 +1,6 @@
 //! A node of the timestamp service, as `esker serve` runs it: a Raft node with an oracle, its HTTP
-//! interface over HTTP/1.1 and cleartext HTTP/2 on one port and HTTP/3 (feature `http3`, on by
-//! default) on that number over UDP, metrics, and membership.
+//! interface over HTTP/1.1 and HTTP/2 on one port, with TLS or without, and over HTTP/3 (feature
+//! `http3`, on by default) on that number over UDP, metrics, and membership.
 //!
 //! Each request has a span with the target [`SPAN_TARGET`](esker_oracle::SPAN_TARGET), if a
 //! subscriber takes it. With the feature `otlp`, on by default, it continues the trace of the
@@ -24,6 +24,7 @@
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
+//! | time of a handshake of TLS | 5 s | the connection is closed |
 //! | connections over HTTP/3 | [`ServerOptions::connections_max`] | they are refused |
 //! | handshakes of HTTP/3 at a time | 64 | clients prove their address first |
 //! | time of a handshake, a header, an answer there | 5, 10, 20 s | connection or stream end |
@@ -47,8 +48,10 @@
 //! | `supervisor` | stops the node when a task ends or an invariant does not hold |
 //! | `duplicate_node`, `disk_stall`, `lease_reads` | tasks of a running node |
 //! | `handover` | gives leadership away when the node stops |
-//! | `client_ports`, `port`, `certificate` | the ports of clients, and the certificate of HTTP/3 |
-//! | `tls`, `cluster_certificates` | TLS between nodes, and certificates for it |
+//! | `client_ports`, `port`, `certificate` | the ports of clients, and their certificate |
+//! | `tls`, `tls_refusals` | TLS between nodes and for clients, and what it refuses |
+//! | `cluster_certificates` | an authority, and certificates of nodes |
+//! | `security` | who may change the cluster, and calls of this node to others |
 //! | `http` | the HTTP interface |
 //! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
 //! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
@@ -76,9 +79,11 @@ mod node_state;
 mod options;
 mod port;
 mod protocol;
+mod security;
 mod server;
 mod supervisor;
 mod tls;
+mod tls_refusals;
 
 pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};

@@ -33,6 +33,31 @@ impl LogLimiter {
     }
 }
 
+/// A limit of log lines of one kind, whatever they say.
+#[derive(Debug, Default)]
+pub(crate) struct LineLimiter(Mutex<LastLine>);
+
+/// The last line, and the number of lines since then that were not logged.
+#[derive(Debug, Default)]
+struct LastLine {
+    at: Option<Instant>,
+    suppressed: u64,
+}
+
+impl LineLimiter {
+    /// Returns whether a line is to be logged now, which is once in each interval: the number of
+    /// lines before it that were not.
+    pub(crate) fn should_log(&self, interval: Duration) -> Option<u64> {
+        let mut last = self.0.lock();
+        if last.at.is_some_and(|at| at.elapsed() < interval) {
+            last.suppressed += 1;
+            return None;
+        }
+        last.at = Some(Instant::now());
+        Some(std::mem::take(&mut last.suppressed))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,5 +70,14 @@ mod tests {
         assert!(limiter.should_log("add", Some(4), "removed"));
         let new = (0..1000).filter(|at| limiter.should_log("add", None, &at.to_string())).count();
         assert_eq!(new, EVENTS_MAX - 2);
+    }
+
+    #[test]
+    fn lines_within_the_interval_are_counted() {
+        let limiter = LineLimiter::default();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(limiter.should_log(hour), Some(0));
+        assert_eq!([limiter.should_log(hour), limiter.should_log(hour)], [None; 2]);
+        assert_eq!(limiter.should_log(Duration::ZERO), Some(2));
     }
 }

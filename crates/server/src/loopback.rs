@@ -2,19 +2,21 @@
 
 use std::net::IpAddr;
 
-use crate::call::{MEMBER_CALL_TIMEOUT, ask};
+use crate::call::{MEMBER_CALL_TIMEOUT, ask_as};
 use crate::error::ServerError;
 use crate::protocol::Members;
+use crate::security::Caller;
 
 /// Refuses to join a cluster with a member on another host that advertises a loopback address to
 /// the other nodes: this node, at these addresses, would become a voter that never reaches it.
 pub(crate) async fn check_members(
+    caller: &Caller,
     member: &str,
     client: &str,
     raft: &str,
 ) -> Result<(), ServerError> {
     let refused = |why: String| ServerError::Join(why);
-    let answer = ask(member, "/members", None, MEMBER_CALL_TIMEOUT).await;
+    let answer = ask_as(caller, member, "/members", None, MEMBER_CALL_TIMEOUT).await;
     let answer = answer.map_err(|error| refused(error.to_string()))?;
     let members: Members = serde_json::from_slice(&answer.body)
         .map_err(|_| refused(format!("{member} names no members")))?;

@@ -17,6 +17,7 @@ use crate::log_limiter::LogLimiter;
 use crate::memory_budget::MemoryBudget;
 use crate::options::{FollowerAnswer, ServerOptions};
 use crate::protocol::{ClockStatus, MemberInfo, Members, NodeStatus};
+use crate::security::{Caller, ChangeAccess, Security};
 use crate::supervisor::FailureSignal;
 
 /// The time that a change of the members, or of the leader, may take.
@@ -29,7 +30,15 @@ pub(crate) struct NodeState {
     raft: RaftState,
     timestamps: TimestampState,
     http: HttpState,
+    access: AccessState,
     failures: FailureSignal,
+}
+
+/// The access of callers to changes, and the way in which this node calls others.
+#[derive(Debug)]
+struct AccessState {
+    changes: ChangeAccess,
+    caller: Caller,
 }
 
 /// The Raft node, and its place in the cluster.
@@ -72,11 +81,13 @@ pub(crate) enum FollowerPolicy {
 
 impl FollowerPolicy {
     /// Creates the policy of node `node`, which waits for the leader's answer for `timeout`.
-    fn new(answer: FollowerAnswer, node: u64, timeout: Duration) -> Self {
+    fn new(answer: FollowerAnswer, node: u64, caller: Caller, timeout: Duration) -> Self {
         match answer {
             FollowerAnswer::Refuse => Self::Refuse,
             FollowerAnswer::Redirect => Self::Redirect,
-            FollowerAnswer::Forward => Self::Forward(Box::new(Forwarder::new(node, timeout))),
+            FollowerAnswer::Forward => {
+                Self::Forward(Box::new(Forwarder::new(node, caller, timeout)))
+            }
         }
     }
 }
@@ -85,6 +96,7 @@ impl NodeState {
     /// Starts the oracle of `node`, and creates the state that requests share.
     pub(crate) fn start(
         options: &ServerOptions,
+        security: &Security,
         identity: Identity,
         node: Arc<Node>,
         epochs: Replica<Epochs>,
@@ -96,8 +108,9 @@ impl NodeState {
             )));
         }
         let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
-        let followers =
-            FollowerPolicy::new(options.follower_answer, identity.node, options.oracle.patience);
+        let (answer, patience) = (options.follower_answer, options.oracle.patience);
+        let caller = security.caller();
+        let followers = FollowerPolicy::new(answer, identity.node, caller.clone(), patience);
         Ok(Self {
             identity,
             raft: RaftState {
@@ -108,13 +121,24 @@ impl NodeState {
             },
             timestamps: TimestampState { oracle, epochs, followers },
             http: HttpState {
-                counters: Counters::new(options.spans_lost.clone()),
+                counters: Counters::new(options.spans_lost.clone(), security.refusals()),
                 memory: MemoryBudget::new(failures.clone()),
                 refusal_log: LogLimiter::default(),
                 connection_log: LogLimiter::default(),
             },
+            access: AccessState { changes: security.change_access(options), caller },
             failures,
         })
+    }
+
+    /// Returns who may change the cluster.
+    pub(crate) fn change_access(&self) -> &ChangeAccess {
+        &self.access.changes
+    }
+
+    /// Returns how this node calls others.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.access.caller
     }
 
     pub(crate) fn identity(&self) -> &Identity {

@@ -90,10 +90,22 @@ pub struct ServerOptions {
     /// Whether clients are answered over HTTP/3, on the port of `listen` over UDP. `true` in builds
     /// with the feature `http3`.
     pub http3: bool,
-    /// The certificate of HTTP/3: it is read again when its files change, and never written.
-    /// `None`: `cert.pem` and `key.pem` of `data`. The node makes them if they are missing, and
+    /// The certificate for clients, over TCP and HTTP/3: it is read again when its files change,
+    /// and never written. With it, clients over TCP need TLS. `None`: they have none, and HTTP/3
+    /// has `cert.pem` and `key.pem` of `data`. The node makes them if they are missing, and
     /// replaces those that it made before they end.
     pub certificate: Option<CertificateFiles>,
+    /// The authority of certificates of clients, PEM: without such a certificate no client is
+    /// answered over TLS. Read again when it changes. Only with `certificate`. `None`: clients need
+    /// no certificate.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients are answered without TLS, too, or alone if there is no `certificate`. Needed
+    /// where `listen` is not on loopback and there is none. `false`.
+    pub plain_http: bool,
+    /// The file with the tokens of those who may change the cluster, one on each line; read again
+    /// when it changes. `None`: nodes and administrators with certificates may, and on loopback
+    /// without `client_ca` every caller.
+    pub admin_token_file: Option<PathBuf>,
     /// The time for which a certificate that the node makes is valid. It is replaced when a third
     /// of that is left. 180 days; at most ten years.
     pub certificate_life: Duration,
@@ -137,6 +149,9 @@ impl ServerOptions {
             lease_reads: None,
             http3: cfg!(feature = "http3"),
             certificate: None,
+            client_ca: None,
+            plain_http: false,
+            admin_token_file: None,
             certificate_life: Duration::from_secs(180 * 24 * 3600),
             certificate_check_interval: Duration::from_secs(60),
             peer_certificates: None,

@@ -1,6 +1,6 @@
 //! A node, from its start to its end.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -26,8 +26,8 @@ use crate::loopback;
 use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
+use crate::security::{Caller, Security};
 use crate::supervisor::{FailureSignal, NodeFailure, Supervisor, Tasks};
-use crate::tls::PeerTls;
 
 /// The time that requests may take to end when the node stops.
 const REQUESTS_END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,14 +62,17 @@ impl Server {
         let mut options = options;
         check(&options)?;
         // Before the data is touched.
-        let peer_tls = open_peer_tls(&mut options)?;
-        let mut clients = ClientPorts::bind(&options, || port::bind(options.listen, "--listen"))?;
+        let security = Security::open(&mut options)?;
+        let tcp = || port::bind(options.listen, "--listen");
+        let mut clients = ClientPorts::bind(&options, &security, tcp)?;
         let peers = port::bind(options.raft_listen, "--raft-listen")?;
         let (address, raft_address) = (clients.address()?, port::local_address(&peers)?);
         let raft = options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string());
         let client = options.advertise.clone().unwrap_or_else(|| address.to_string());
         warn_of_loopback(&client, &raft);
-        let (log, identity) = open_log(&options, clients.tcp(), address, [&client, &raft]).await?;
+        let own = [&*client, &*raft];
+        let opened = open_log(&options, &clients, security.caller(), address, own).await;
+        let (log, identity) = opened?;
         let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);
         clients.certify(&options, &own.client)?;
@@ -79,7 +82,7 @@ impl Server {
             cluster: identity.cluster,
             log,
             listener: peers,
-            security: peer_tls.clone().map(|peers| peers as _),
+            security: security.peers.clone().map(|peers| peers as _),
             round_trip: options.round_trip,
             clock: options.clock.clone(),
         };
@@ -97,7 +100,8 @@ impl Server {
             founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
         }
         let failures = FailureSignal::default();
-        let state = NodeState::start(&options, identity, node, epochs, failures.clone())?;
+        let state =
+            NodeState::start(&options, &security, identity, node, epochs, failures.clone())?;
         let state = Arc::new(state);
         let (stop, stopping) = watch::channel(false);
         let connections = options.connections_max.min(connections_of_file_limit());
@@ -106,7 +110,8 @@ impl Server {
         let mut tasks = Tasks::new(supervisor.clone());
         let serving = clients.serve(Arc::clone(&state), connections, stopping, &mut tasks)?;
         let listener = tokio::spawn(supervisor.watch("answer clients", serving));
-        add_tasks(&mut tasks, &state, &options, peer_tls);
+        add_tasks(&mut tasks, &state, &options);
+        security.add_tasks(&mut tasks, options.certificate_check_interval);
         let membership =
             keep_membership(Arc::clone(&state), own, options.clone(), is_new, supervisor);
         tasks.spawn("belong to the cluster", membership);
@@ -213,39 +218,6 @@ fn check(options: &ServerOptions) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Opens the certificates of connections between nodes. The certificate gives the node its number,
-/// if no option does.
-fn open_peer_tls(options: &mut ServerOptions) -> Result<Option<Arc<PeerTls>>, ServerError> {
-    let refused = |why: String| Err(ServerError::InvalidOption(why));
-    let Some(files) = &options.peer_certificates else {
-        let raft = options.raft_listen;
-        let is_loopback = raft.ip().to_canonical().is_loopback();
-        if is_loopback || options.plain_peers {
-            if !is_loopback {
-                tracing::warn!(%raft, "other nodes need no certificate: --plain-peers");
-            }
-            return Ok(None);
-        }
-        return refused(format!(
-            "--raft-listen {raft}: a stranger that reaches this address can act as any node. Make \
-             certificates with `esker cluster certs DIR --nodes 1=HOST,2=HOST,3=HOST`, and start \
-             node N with --peer-ca, --peer-cert and --peer-key of DIR/node-N. In a network that \
-             you trust whole, --plain-peers does without"
-        ));
-    };
-    let peers = PeerTls::open(files, options.plain_peers)?;
-    match options.node {
-        Some(node) if node != peers.node() => {
-            let cert = files.own.cert.display();
-            refused(format!("--peer-cert {cert} is of node {}, and not {node}", peers.node()))
-        }
-        _ => {
-            options.node = Some(peers.node());
-            Ok(Some(Arc::new(peers)))
-        }
-    }
-}
-
 fn warn_of_loopback(client: &str, raft: &str) {
     if loopback::is_loopback(raft) && !loopback::is_loopback(client) {
         tracing::warn!(
@@ -258,12 +230,7 @@ fn warn_of_loopback(client: &str, raft: &str) {
 }
 
 /// Adds the tasks beside the requests, but for that of the membership.
-fn add_tasks(
-    tasks: &mut Tasks,
-    state: &Arc<NodeState>,
-    options: &ServerOptions,
-    peer_tls: Option<Arc<PeerTls>>,
-) {
+fn add_tasks(tasks: &mut Tasks, state: &Arc<NodeState>, options: &ServerOptions) {
     let issuing = Arc::clone(state);
     tasks.spawn("issue timestamps", async move {
         issuing.oracle().ended().await;
@@ -273,10 +240,6 @@ fn add_tasks(
         }
     });
     tasks.spawn("watch the disk", disk_stall::watch(Arc::clone(state), options.disk_stall_timeout));
-    if let Some(peers) = peer_tls {
-        let watch = peers.watch(options.certificate_check_interval);
-        tasks.spawn("watch the certificate for other nodes", watch);
-    }
     if let Some(on) = options.lease_reads {
         tasks.spawn("switch leases", lease_reads::keep_switched(Arc::clone(state), on));
     }
@@ -323,7 +286,8 @@ async fn keep_membership(
 /// answers them.
 async fn open_log(
     options: &ServerOptions,
-    port: &TcpListener,
+    port: &ClientPorts,
+    caller: Caller,
     address: SocketAddr,
     [client, raft]: [&str; 2],
 ) -> Result<(ConsensusLog, Identity), ServerError> {
@@ -342,13 +306,13 @@ async fn open_log(
         }
         if identity.founds && is_unused(&log) {
             // It stopped before the others had its cluster's id.
-            if let Some(founding) = Founding::new(options, client)? {
+            if let Some(founding) = Founding::new(options, client, caller.clone())? {
                 founding.await_all(port, &identity).await?;
             }
         }
         return Ok((log, identity));
     }
-    if let Some(founding) = Founding::new(options, client)? {
+    if let Some(founding) = Founding::new(options, client, caller.clone())? {
         return founding.create_log(port, &folder, raft).await;
     }
     let identity = match (&options.join, options.node) {
@@ -360,8 +324,8 @@ async fn open_log(
             return Err(ServerError::InvalidOption(why));
         }
         (Some(member), Some(node)) => {
-            let cluster = admit(member, node).await?;
-            loopback::check_members(member, client, raft).await?;
+            let cluster = admit(&caller, member, node).await?;
+            loopback::check_members(&caller, member, client, raft).await?;
             Identity::new_member(cluster, node)?
         }
         (Some(_), None) => {

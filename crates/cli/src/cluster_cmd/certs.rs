@@ -16,13 +16,20 @@ Examples:
   esker cluster certs ./certs --nodes 1=10.0.0.1,2=10.0.0.2,3=10.0.0.3
 
   # On node 1, with the files of ./certs/node-1
-  esker serve --peer-ca ca.pem --peer-cert cert.pem --peer-key key.pem
+  esker serve --peer-ca ca.pem --peer-cert cert.pem --peer-key key.pem \\
+      --cert server.pem --key server-key.pem
 
   # Another node, and new certificates for all before a year is over
   esker cluster certs ./certs --nodes 4=10.0.0.4
   esker cluster certs renew ./certs
 
 Keep ./certs/ca-key.pem off the nodes: with it, anyone can make a node.";
+
+const FLAGS: &str = "\
+In each: --peer-ca ca.pem --peer-cert cert.pem --peer-key key.pem for other nodes,
+--cert server.pem --key server-key.pem for clients, who trust ca.pem. For changes of
+the cluster over TLS with --client-ca ca.pem: admin.pem and admin-key.pem.
+";
 
 /// The arguments of `esker cluster certs`.
 #[derive(Debug, Args)]
@@ -88,5 +95,6 @@ pub fn run(arguments: &CertsArguments) -> Outcome {
     if json {
         return print_json(&json!({ "nodes": folders }));
     }
-    folders.iter().try_for_each(|folder| print(&format!("{}\n", folder.display())))
+    folders.iter().try_for_each(|folder| print(&format!("{}\n", folder.display())))?;
+    print(FLAGS)
 }

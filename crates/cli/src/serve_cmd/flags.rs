@@ -118,12 +118,23 @@ pub struct ServeArguments {
     /// Answer over HTTP/3, too, on the same port over UDP [default: on]
     #[arg(long, env = "ESKER_HTTP3", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
     http3: Option<bool>,
-    /// The certificate of HTTP/3, PEM [default: one that the node makes in its data folder]
+    /// The certificate for clients, PEM: they connect with TLS [default: without; HTTP/3 has a
+    /// certificate that the node makes]
     #[arg(long, env = "ESKER_CERT", value_name = "FILE")]
     cert: Option<PathBuf>,
     /// The key of --cert, PEM
     #[arg(long, env = "ESKER_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
+    /// The authority of clients' certificates, PEM: without one no client is answered over TLS
+    #[arg(long, env = "ESKER_CLIENT_CA", value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Answer clients without TLS, too: while they move to TLS, or in a network that is trusted
+    /// whole
+    #[arg(long, env = "ESKER_PLAIN_HTTP", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    plain_http: Option<bool>,
+    /// The tokens of those who may change the cluster, one on each line; mode 0600
+    #[arg(long, env = "ESKER_ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
     /// The authority of the nodes' certificates, PEM: connections between nodes are encrypted, and
     /// each side proves which node it is
     #[arg(long, env = "ESKER_PEER_CA", value_name = "FILE")]
@@ -409,6 +420,10 @@ impl ServeArguments {
                 return Err(Failure::usage(why));
             }
         };
+        options.client_ca = self.client_ca.clone().or_else(|| file.client_ca.clone());
+        options.plain_http = self.plain_http.or(file.plain_http).unwrap_or_default();
+        let tokens = self.admin_token_file.as_ref().or(file.admin_token_file.as_ref());
+        options.admin_token_file = tokens.cloned();
         let filed = file.follower_answer.as_ref().map(|filed| follower_answer(&filed.text()));
         let filed = filed.transpose();
         let filed = filed.map_err(|why| Failure::usage(format!("follower_answer: {why}")))?;
@@ -456,7 +471,8 @@ impl ServeArguments {
 
 /// The client address of a member, as it is often given, for a node with these options.
 fn member(flag: &str, given: &str, options: &ServerOptions) -> Outcome<String> {
-    let bare = given.strip_prefix("http://").unwrap_or(given).trim_end_matches('/');
+    let bare = given.strip_prefix("http://").or_else(|| given.strip_prefix("https://"));
+    let bare = bare.unwrap_or(given).trim_end_matches('/');
     if !is_address(bare) {
         return Err(Failure::usage(format!("{flag} {given}: not the host:port of one host")));
     }

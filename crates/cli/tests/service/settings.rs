@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -292,6 +293,12 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     for absent in absent.into_iter().chain(["otlp_endpoint", "env", "profile_listen"]) {
         assert_eq!(settings.get(absent), None, "{settings}");
     }
+    let mut certs = command(&["cluster", "certs", "operator", "--nodes", "1=127.0.0.1"]);
+    certs.current_dir(&dir);
+    run(certs, b"").ok();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "a-token-of-16-bytes-or-more").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
     let (port, raft) = (free_port(), format!("127.0.0.1:{}", free_port()));
     let listen = format!("127.0.0.1:{port}");
     let profiles = format!("127.0.0.1:{}", free_port());
@@ -311,8 +318,11 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("RTT_MS", "rtt_ms", json!(20)),
         ("ESKER_CONNECTIONS", "connections", json!(77)),
         ("ESKER_HTTP3", "http3", json!("off")),
-        ("ESKER_CERT", "cert", json!("operator/cert.pem")),
-        ("ESKER_KEY", "key", json!("operator/key.pem")),
+        ("ESKER_CERT", "cert", json!("operator/node-1/server.pem")),
+        ("ESKER_KEY", "key", json!("operator/node-1/server-key.pem")),
+        ("ESKER_CLIENT_CA", "client_ca", json!("operator/ca.pem")),
+        ("ESKER_PLAIN_HTTP", "plain_http", json!("on")),
+        ("ESKER_ADMIN_TOKEN_FILE", "admin_token_file", json!("token")),
         ("ESKER_FOLLOWER_ANSWER", "follower_answer", json!("307")),
         ("ESKER_PROFILE_LISTEN", "profile_listen", json!(profiles)),
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint", json!("http://127.0.0.1:9/v1/traces")),
@@ -332,7 +342,10 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         by_variable.env(variable, plain(value));
         by_flag.arg(format!("--{}", name.replace('_', "-"))).arg(plain(value));
         // Booleans of the file are those of TOML.
-        let value = if *name == "http3" { json!(false) } else { value.clone() };
+        let value = match value.as_str() {
+            Some("on" | "off") => json!(value == "on"),
+            _ => value.clone(),
+        };
         file.push_str(&format!("{name} = {value}\n"));
     }
     std::fs::write(dir.path().join("esker.toml"), file).unwrap();

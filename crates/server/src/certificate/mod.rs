@@ -1,4 +1,4 @@
-//! The certificate of HTTP/3: the operator's, or one that the node makes.
+//! The certificate for clients: the operator's, or one that the node makes for HTTP/3.
 //!
 //! A node without `--cert` makes a self-signed certificate in its data folder, and a new one before
 //! that ends. A certificate there that the node did not make is the operator's: it is used, and
@@ -27,7 +27,6 @@ use crate::error::ServerError;
 
 pub(crate) use files::{Pem, read as read_pem};
 pub(crate) use pair::CertificatePair;
-#[cfg(feature = "http3")]
 pub(crate) use renewal::Certificate;
 pub(crate) use renewal::{CHECK_INTERVAL_MIN, EXPIRY_WARNING_INTERVAL};
 #[cfg(feature = "http3")]

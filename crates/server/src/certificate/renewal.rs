@@ -135,7 +135,7 @@ impl Certificate {
                 self.resolver.replace(pair.key());
                 tracing::info!(
                     end = pair.not_after_text(),
-                    "new connections of HTTP/3 get a new certificate"
+                    "new connections of clients get a new certificate"
                 );
                 (self.pem, self.pair, self.last_warning) = (pem, pair, None);
                 self.reported.clear();
@@ -153,7 +153,7 @@ impl Certificate {
                 end = self.pair.not_after_text(),
                 cert = %self.files().cert.display(),
                 key = %self.files().key.display(),
-                "the certificate of HTTP/3 ends soon: replace its files"
+                "the certificate for clients ends soon: replace its files"
             );
             self.last_warning = Some(Instant::now());
         }
@@ -177,7 +177,7 @@ impl Certificate {
                 end = self.pair.not_after_text(),
                 cert = %files.cert.display(),
                 key = %files.key.display(),
-                "keeps the certificate of HTTP/3"
+                "keeps the certificate for clients"
             );
             self.reported = why;
         }

@@ -1,7 +1,9 @@
 //! Answers to requests: statuses, headers and bodies.
 
 use bytes::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::header::{
+    CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -9,6 +11,7 @@ use crate::error::BrokenInvariant;
 use crate::http::body::AnswerBody;
 use crate::http::client_connection::ClientConnection;
 use crate::memory_budget::Permit;
+use crate::security::Denial;
 use crate::supervisor::FailureSignal;
 
 pub(crate) type Answer = Response<AnswerBody>;
@@ -81,6 +84,18 @@ pub(crate) fn unavailable(why: impl Into<Bytes>) -> Answer {
     let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer
+}
+
+/// Answers 401 or 403: the caller may not change the cluster.
+pub(crate) fn denied(denial: Denial) -> Answer {
+    match denial {
+        Denial::NoToken(why) | Denial::WrongToken(why) => {
+            let mut answer = text(StatusCode::UNAUTHORIZED, why);
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            answer
+        }
+        Denial::Closed(why) => text(StatusCode::FORBIDDEN, why),
+    }
 }
 
 /// Answers 500 and stops the node: the invariant does not hold.

@@ -9,6 +9,7 @@ use crate::memory_budget::{
 };
 use crate::node_state::NodeState;
 use crate::supervisor::FailureSignal;
+use crate::tls::ClientRole;
 
 /// The longest list that needs no permit: a connection has few of them at a time.
 pub(crate) const SHORT_LIST_BYTES: usize = 256;
@@ -31,15 +32,28 @@ pub(crate) struct ClientConnection {
 pub(crate) struct ConnectionState {
     node: Arc<NodeState>,
     client: ClientConnection,
+    access: ConnectionAccess,
     is_reserve: bool,
+}
+
+/// The role that the caller of a connection has proven, and whether it is encrypted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConnectionAccess {
+    pub(crate) role: ClientRole,
+    pub(crate) is_encrypted: bool,
 }
 
 impl ConnectionState {
     /// Creates the state of a connection. One of the reserve is beyond the limit: it gets one
     /// request, and no timestamps.
-    pub(crate) fn new(node: Arc<NodeState>, from: SocketAddr, is_reserve: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        node: Arc<NodeState>,
+        from: SocketAddr,
+        access: ConnectionAccess,
+        is_reserve: bool,
+    ) -> Arc<Self> {
         let client = ClientConnection::new(node.memory(), from);
-        Arc::new(Self { node, client, is_reserve })
+        Arc::new(Self { node, client, access, is_reserve })
     }
 
     pub(crate) fn node(&self) -> &NodeState {
@@ -48,6 +62,10 @@ impl ConnectionState {
 
     pub(crate) fn client(&self) -> &ClientConnection {
         &self.client
+    }
+
+    pub(crate) fn access(&self) -> ConnectionAccess {
+        self.access
     }
 
     pub(crate) fn is_reserve(&self) -> bool {

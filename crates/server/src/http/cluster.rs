@@ -3,6 +3,7 @@
 //! Each request names the cluster, so that none changes another one. A browser cannot send one for
 //! a page of another origin: such requests have an `Origin`, or no JSON.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -126,8 +127,14 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (state, client) = (connection.node(), connection.client());
+    let (head, body) = request.into_parts();
+    // Before its body costs memory.
+    if let Some(denied) = deny(connection, &head.headers) {
+        skip_body(body).await;
+        return denied;
+    }
     let changed = match client.permit_body(BODY_BYTES_MAX as u32).await {
-        Ok(permit) => try_change(state, id, change, request, permit).await,
+        Ok(permit) => try_change(state, id, change, body, permit).await,
         Err(BudgetExhausted) => Err(Refusal::Busy),
     };
     match changed {
@@ -141,16 +148,15 @@ async fn try_change<B>(
     state: &NodeState,
     id: u64,
     change: ClusterChange,
-    request: Request<B>,
+    body: B,
     mut permit: Permit,
 ) -> ChangeResult<Value>
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    check_headers(request.headers())?;
     permit.wait_for_client(true);
-    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let body = Limited::new(body, BODY_BYTES_MAX).collect();
     let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => {
@@ -177,6 +183,28 @@ where
         }
     }
     Ok(serde_json::json!({}))
+}
+
+/// Returns the answer to a caller that may not change the cluster; `None` to one that may.
+fn deny(connection: &ConnectionState, headers: &HeaderMap) -> Option<Answer> {
+    let (state, role) = (connection.node(), connection.access().role);
+    let access = state.change_access();
+    if let Err(denial) = access.check(role, headers, connection.client().from()) {
+        return Some(answer::denied(denial));
+    }
+    check_headers(headers).err().map(|refusal| refusal.answer(state.node().id()))
+}
+
+/// Receives the body of a request whose answer does not depend on it, also if it does not end. Over
+/// HTTP/2 a client that gets its answer before it has sent the body may take that for a failure.
+pub(crate) async fn skip_body<B>(body: B)
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
+    let skipped = async { while let Some(Ok(_)) = body.frame().await {} };
+    drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
 }
 
 /// Refuses requests of pages in a browser.

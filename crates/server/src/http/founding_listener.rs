@@ -20,6 +20,7 @@ use crate::http::answer::{self, Answer};
 use crate::http::listener::ACCEPT_RETRY_DELAY;
 use crate::port;
 use crate::protocol::FoundingStatus;
+use crate::tls::PortTls;
 
 /// The most connections at a time. For one more, the oldest is closed: nodes send their request at
 /// once, and a client that does not cannot keep them out.
@@ -66,6 +67,7 @@ impl FoundingListener {
     pub(crate) async fn answer_until<T>(
         self: &Arc<Self>,
         port: &TcpListener,
+        tls: &Arc<PortTls>,
         decided: impl Future<Output = Result<T, ServerError>>,
     ) -> Result<T, ServerError> {
         port::listen(port, "--listen")?;
@@ -74,16 +76,20 @@ impl FoundingListener {
         tokio::select! {
             biased;
             decided = decided => decided,
-            never = self.serve(port) => match never {},
+            never = self.serve(port, tls) => match never {},
         }
     }
 
-    async fn serve(self: &Arc<Self>, port: tokio::net::TcpListener) -> Infallible {
+    async fn serve(
+        self: &Arc<Self>,
+        port: tokio::net::TcpListener,
+        tls: &Arc<PortTls>,
+    ) -> Infallible {
         // They end with this future.
         let mut connections = JoinSet::new();
         let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
         loop {
-            let Ok((stream, _)) = port.accept().await else {
+            let Ok((stream, from)) = port.accept().await else {
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             };
@@ -96,16 +102,19 @@ impl FoundingListener {
                 connections.join_next().await;
             }
             debug_assert!(connections.len() < CONNECTIONS_MAX, "connections are bounded");
-            let listener = Arc::clone(self);
-            let connection = connections.spawn(async move {
+            let (listener, tls) = (Arc::clone(self), Arc::clone(tls));
+            let serving = async move {
+                let Some(accepted) = tls.accept(stream, from, true).await else { return };
                 let answer = service_fn(move |request| {
                     let answer = listener.answer(&request);
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let mut builder = Builder::new(TokioExecutor::new());
                 builder.http1().keep_alive(false).half_close(true);
-                let serving = builder.serve_connection(TokioIo::new(stream), answer);
                 // The client sees the failure, if it is there.
+                drop(builder.serve_connection(TokioIo::new(accepted.stream), answer).await);
+            };
+            let connection = connections.spawn(async move {
                 drop(tokio::time::timeout(CONNECTION_TIMEOUT, serving).await);
             });
             oldest_first.push_back(connection);
@@ -156,6 +165,8 @@ mod tests {
             }
         });
         let asked = async { Ok(asked.await) };
-        listener.answer_until(&port, asked).await.unwrap().unwrap();
+        let tls = PortTls::new(None, None, None, true, Arc::default()).unwrap();
+        let tls = Arc::new(tls);
+        listener.answer_until(&port, &tls, asked).await.unwrap().unwrap();
     }
 }

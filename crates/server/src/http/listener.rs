@@ -18,12 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::http::body::AnswerBody;
-use crate::http::client_connection::ConnectionState;
+use crate::http::client_connection::{ConnectionAccess, ConnectionState};
 use crate::http::connection_slots::{ConnectionSlot, ConnectionSlots, RESERVE_TIMEOUT};
 use crate::http::route;
 use crate::idle::{AnswerGuard, IDLE_CHECK_INTERVAL, IdleCheck, RequestGuard, Traffic, Verdict};
 use crate::node_state::NodeState;
 use crate::options::STREAMS_MAX;
+use crate::tls::{Accepted, PortTls};
 
 /// The longest header of a request, over each protocol.
 pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
@@ -37,6 +38,7 @@ const _: () = assert!(RESERVE_TIMEOUT.as_secs() < IDLE_CHECK_INTERVAL.as_secs())
 /// Serves connections until `stop`, and then until all of them have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
+    tls: Arc<PortTls>,
     state: Arc<NodeState>,
     connections: usize,
     mut stop: watch::Receiver<bool>,
@@ -65,7 +67,8 @@ pub(crate) async fn serve(
                     state.count_over_limit("h1 and h2c", connections);
                 }
                 let connection = Connection { state: Arc::clone(&state), from, slot };
-                tokio::spawn(connection.serve(stream, Arc::clone(&builder), stop.clone()));
+                let (tls, builder) = (Arc::clone(&tls), Arc::clone(&builder));
+                tokio::spawn(connection.accept(stream, tls, builder, stop.clone()));
             }
             (_, Err(error)) => {
                 state.log_accept_failure(&error);
@@ -106,17 +109,44 @@ type EventFuture = Pin<Box<dyn Future<Output = LifecycleEvent> + Send>>;
 type LifecycleEvents = FuturesUnordered<EventFuture>;
 
 impl Connection {
-    async fn serve(
+    /// Does the handshake, if the caller begins one, and serves the connection.
+    async fn accept(
         self,
         stream: TcpStream,
+        tls: Arc<PortTls>,
         builder: Arc<Builder<TokioExecutor>>,
-        stop: watch::Receiver<bool>,
+        mut stop: watch::Receiver<bool>,
     ) {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
-        let _guard = self.state.counters().guard_connection();
+        let state = Arc::clone(&self.state);
+        let _guard = state.counters().guard_connection();
+        let accepted = async {
+            let accepted = tls.accept(stream, self.from, self.slot.is_reserve);
+            match self.slot.is_reserve {
+                true => tokio::time::timeout(RESERVE_TIMEOUT, accepted).await.ok().flatten(),
+                false => accepted.await,
+            }
+        };
+        let accepted = tokio::select! {
+            biased;
+            accepted = accepted => accepted,
+            _ = stop.wait_for(|stop| *stop) => None,
+        };
+        if let Some(accepted) = accepted {
+            self.serve(accepted, builder, stop).await;
+        }
+    }
+
+    async fn serve(
+        self,
+        Accepted { stream, role, is_encrypted }: Accepted,
+        builder: Arc<Builder<TokioExecutor>>,
+        stop: watch::Receiver<bool>,
+    ) {
         let is_reserve = self.slot.is_reserve;
-        let requests = ConnectionState::new(Arc::clone(&self.state), self.from, is_reserve);
+        let access = ConnectionAccess { role, is_encrypted };
+        let requests = ConnectionState::new(Arc::clone(&self.state), self.from, access, is_reserve);
         let traffic = Arc::clone(requests.client().traffic());
         let requested = Arc::new(Notify::new());
         let answer = service_fn(|request| {

@@ -1,13 +1,13 @@
 //! Routing of requests to their handlers, and the headers of all answers.
 
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::Empty;
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -20,7 +20,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use crate::http::answer::{self, Answer};
 use crate::http::body::AnswerBody;
 use crate::http::client_connection::ConnectionState;
-use crate::http::cluster::{self, BODY_BYTES_MAX, BODY_TIMEOUT, ClusterChange};
+use crate::http::cluster::{self, ClusterChange};
 use crate::http::info;
 use crate::http::metrics;
 use crate::http::span::RequestSpan;
@@ -98,7 +98,8 @@ where
 {
     let began = Instant::now();
     let id = NEXT_REQUEST_ID.fetch_add(1, Relaxed);
-    connection.node().counters().count_request(request.version());
+    let is_encrypted = connection.access().is_encrypted;
+    connection.node().counters().count_request(request.version(), is_encrypted);
     let log_line =
         tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(AccessLogLine::new(&request)));
     let path = Path::parse(request.uri().path());
@@ -214,10 +215,7 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
     let (head, body) = request.into_parts();
-    let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
-    let skipped = async { while let Some(Ok(_)) = body.frame().await {} };
-    // The answer does not depend on the body, also if it does not end.
-    drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
+    cluster::skip_body(body).await;
     let request = Request::from_parts(head, Empty::<Bytes>::new());
     match dispatch(&connection, id, path, request) {
         PendingAnswer::Ready(answer) => *answer,
@@ -257,7 +255,7 @@ where
         Path::Timestamp | Path::Cluster(_) if connection.is_reserve() => {
             ready(answer::over_limit())
         }
-        Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(state, &request)),
+        Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(connection, &request)),
         Path::Up => ready(info::up()),
         Path::Ready => ready(info::ready(state)),
         Path::Founding => ready(info::founding(state)),

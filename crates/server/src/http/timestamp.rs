@@ -10,7 +10,7 @@ use crate::error::BrokenInvariant;
 use crate::forward::{FORWARDED_HEADER, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
 use crate::http::body::AnswerBody;
-use crate::http::client_connection::{ClientConnection, SHORT_LIST_BYTES};
+use crate::http::client_connection::{ClientConnection, ConnectionState, SHORT_LIST_BYTES};
 use crate::memory_budget::{BudgetExhausted, LIST_BYTES_MAX, Permit};
 use crate::node_state::{FollowerPolicy, NodeState};
 
@@ -58,11 +58,12 @@ pub(crate) struct TimestampRequest {
 #[derive(Debug)]
 struct ForwardedRequest {
     path: String,
-    version: Version,
+    is_encrypted: bool,
 }
 
 impl TimestampRequest {
-    pub(crate) fn parse<B>(state: &NodeState, request: &Request<B>) -> Self {
+    pub(crate) fn parse<B>(connection: &ConnectionState, request: &Request<B>) -> Self {
+        let state = connection.node();
         let query = request.uri().query();
         let is_forwarded = !matches!(state.followers(), FollowerPolicy::Refuse)
             // A node that forwards a request handles a 409 itself.
@@ -70,7 +71,9 @@ impl TimestampRequest {
         let forwarded = is_forwarded.then(|| {
             let path =
                 query.map_or_else(|| "/timestamp".into(), |query| format!("/timestamp?{query}"));
-            Box::new(ForwardedRequest { path, version: request.version() })
+            let is_http3 = request.version() == Version::HTTP_3;
+            let is_encrypted = connection.access().is_encrypted || is_http3;
+            Box::new(ForwardedRequest { path, is_encrypted })
         });
         let query = parse_query(query.unwrap_or_default(), state.oracle().max_timestamps());
         Self { query, forwarded }
@@ -80,7 +83,7 @@ impl TimestampRequest {
 impl ForwardedRequest {
     /// Returns the URL of the same request to the node at this address.
     fn location(&self, address: &str) -> String {
-        let scheme = if self.version == Version::HTTP_3 { "https" } else { "http" };
+        let scheme = if self.is_encrypted { "https" } else { "http" };
         format!("{scheme}://{address}{}", self.path)
     }
 }

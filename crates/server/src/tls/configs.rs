@@ -7,12 +7,14 @@ use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::certificate::read_pem;
+use crate::tls::system_clock::SystemClock;
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
@@ -38,12 +40,20 @@ pub(crate) fn read_roots(path: &Path) -> Result<(Vec<u8>, Arc<RootCertStore>), S
     Ok((pem, Arc::new(roots)))
 }
 
-/// The side of a connection that opened it. It shows `key`, and trusts `roots`.
-pub(crate) fn client_config(
+/// Creates a verifier of certificates of `roots`, without which no caller is accepted.
+pub(crate) fn client_verifier(
+    roots: Arc<RootCertStore>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+    verifier.map_err(|error| format!("certificates cannot be verified: {error}"))
+}
+
+/// The side of a connection between nodes that opened it. It shows `key`, and trusts `roots`.
+pub(crate) fn node_client_config(
     roots: Arc<RootCertStore>,
     key: Arc<CertifiedKey>,
 ) -> Result<ClientConfig, String> {
-    let builder = ClientConfig::builder_with_provider(provider())
+    let builder = ClientConfig::builder_with_details(provider(), Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| error.to_string())?;
     let resolver = Arc::new(SingleCertAndKey::from(key));
@@ -52,20 +62,37 @@ pub(crate) fn client_config(
     Ok(config)
 }
 
-/// The side of a connection that took it. It shows `key`, and the other side needs a certificate of
-/// `roots`.
-pub(crate) fn server_config(
+/// The side of a connection between nodes that accepted it. It shows `key`, and the other side
+/// needs a certificate of `roots`.
+pub(crate) fn node_server_config(
     roots: Arc<RootCertStore>,
     key: Arc<CertifiedKey>,
 ) -> Result<ServerConfig, String> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-    let verifier = verifier.map_err(|error| format!("peers cannot be verified: {error}"))?;
-    let builder = ServerConfig::builder_with_provider(provider())
+    server_config(Some(client_verifier(roots)?), Arc::new(SingleCertAndKey::from(key)))
+}
+
+/// The side of a connection of a client that accepted it. With an authority, the client needs a
+/// certificate of it.
+pub(crate) fn clients_config(
+    certificate: Arc<dyn ResolvesServerCert>,
+    client_ca: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, String> {
+    server_config(client_ca, certificate)
+}
+
+fn server_config(
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+    certificate: Arc<dyn ResolvesServerCert>,
+) -> Result<ServerConfig, String> {
+    let builder = ServerConfig::builder_with_details(provider(), Arc::new(SystemClock))
         .with_protocol_versions(&[&TLS13])
         .map_err(|error| error.to_string())?;
-    let mut config = builder
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+    let builder = match verifier {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    // Without early data: a request that is sent twice is answered once.
+    let mut config = builder.with_cert_resolver(certificate);
     // A resumed connection would show no certificate, which may have ended meanwhile.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

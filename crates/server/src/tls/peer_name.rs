@@ -9,7 +9,7 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 /// The domain of all names: `.internal` is reserved, and no public authority certifies it.
-const DOMAIN: &str = ".esker.internal";
+pub(crate) const DOMAIN: &str = ".esker.internal";
 /// The name of an authority, before that of its cluster.
 const AUTHORITY_PREFIX: &str = "Esker cluster ";
 /// The longest label of a name in DNS.
@@ -93,6 +93,12 @@ impl PeerName {
     /// Whether both are of one cluster.
     pub(crate) fn is_same_cluster(&self, other: &Self) -> bool {
         self.cluster == other.cluster
+    }
+
+    /// Returns the name that all nodes of this cluster have beside their own: some of them is
+    /// called without its number.
+    pub(crate) fn any_node(&self) -> String {
+        format!("node.{}{DOMAIN}", self.cluster)
     }
 
     /// Returns the name as rustls verifies it.

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use esker_raft::{Connection, PeerSecurity, SecuredConnection};
 use futures_util::future::BoxFuture;
+use rustls::pki_types::ServerName;
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ServerConfig};
+use rustls::{ClientConfig, ServerConfig, ServerConnection};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -15,13 +16,36 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, EXPIRY_WARNING_INTERVAL, Pem};
 use crate::error::ServerError;
 use crate::options::PeerCertificateFiles;
-use crate::tls::configs::{client_config, read_roots, server_config};
+use crate::tls::configs::{node_client_config, node_server_config, read_roots};
 use crate::tls::peer_name::PeerName;
+use crate::tls_refusals::{RefusalReason, TlsRefusals};
 
 /// The protocol inside TLS, in its negotiation.
 const PROTOCOL: &[u8] = b"esker-raft/1";
 /// The first byte of a connection over TLS: a record of its handshake.
 const TLS_FIRST_BYTE: u8 = 0x16;
+
+/// A version of HTTP over TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HttpVersion {
+    Http1,
+    Http2,
+}
+
+impl HttpVersion {
+    /// Returns the name of the version in the negotiation of TLS.
+    fn protocol(self) -> Vec<u8> {
+        match self {
+            Self::Http1 => b"http/1.1".to_vec(),
+            Self::Http2 => b"h2".to_vec(),
+        }
+    }
+
+    /// Returns the names of all versions, the preferred one first.
+    pub(crate) fn protocols() -> Vec<Vec<u8>> {
+        vec![Self::Http2.protocol(), Self::Http1.protocol()]
+    }
+}
 
 /// The connections to other nodes: mutual TLS with certificates that name cluster and node.
 #[derive(Debug)]
@@ -31,6 +55,7 @@ pub(crate) struct PeerTls {
     name: PeerName,
     current: RwLock<Arc<PeerConfigs>>,
     allows_plain: bool,
+    refusals: Arc<TlsRefusals>,
 }
 
 /// The configurations of both directions, and the contents of the files that they are from.
@@ -40,6 +65,12 @@ struct PeerConfigs {
     pem: Pem,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// The configurations of calls over HTTP.
+    http1_client: Arc<ClientConfig>,
+    http2_client: Arc<ClientConfig>,
+    http_server: Arc<ServerConfig>,
+    /// The end of the certificate, in seconds since 1970.
+    not_after_seconds: u64,
     /// The end of the certificate, if less than a third of its lifetime is left.
     due: Option<String>,
 }
@@ -52,18 +83,56 @@ impl PeerTls {
     pub(crate) fn open(
         files: &PeerCertificateFiles,
         allows_plain: bool,
+        refusals: Arc<TlsRefusals>,
     ) -> Result<Self, ServerError> {
         let opened = PeerConfigs::read(files, SystemTime::now());
         let (name, configs) = opened.map_err(|why| {
             ServerError::InvalidOption(format!("--peer-ca, --peer-cert and --peer-key: {why}"))
         })?;
         let current = RwLock::new(Arc::new(configs));
-        Ok(Self { files: files.clone(), name, current, allows_plain })
+        Ok(Self { files: files.clone(), name, current, allows_plain, refusals })
     }
 
     /// The number of the node that the certificate names.
     pub(crate) fn node(&self) -> u64 {
         self.name.node
+    }
+
+    /// Returns the end of the certificate, in seconds since 1970.
+    pub(crate) fn not_after_seconds(&self) -> u64 {
+        self.configs().not_after_seconds
+    }
+
+    /// Returns the configuration with which nodes are accepted on the port of clients.
+    pub(crate) fn http_server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.configs().http_server)
+    }
+
+    /// Secures a connection for HTTP to some node of this cluster.
+    ///
+    /// # Errors
+    /// Any: the other end is not proven to be a node of the cluster.
+    pub(crate) async fn connect_http(
+        &self,
+        stream: TcpStream,
+        version: HttpVersion,
+    ) -> io::Result<Connection> {
+        let configs = self.configs();
+        let config = match version {
+            HttpVersion::Http1 => &configs.http1_client,
+            HttpVersion::Http2 => &configs.http2_client,
+        };
+        let name = ServerName::try_from(self.name.any_node()).map_err(io::Error::other)?;
+        let stream = TlsConnector::from(Arc::clone(config)).connect(name, stream).await?;
+        Ok(Box::new(stream))
+    }
+
+    /// Returns the name of a caller that has done its handshake.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`]: it is no node of this cluster.
+    pub(crate) fn check_caller(&self, connection: &ServerConnection) -> io::Result<PeerName> {
+        check_caller(&self.name, connection)
     }
 
     fn configs(&self) -> Arc<PeerConfigs> {
@@ -129,12 +198,63 @@ impl PeerConfigs {
         let key: Arc<CertifiedKey> = pair.key();
         let own = key.cert.first().ok_or("there is no certificate")?;
         let name = PeerName::from_certificate(own)?;
-        let mut client = client_config(Arc::clone(&roots), Arc::clone(&key))?;
-        client.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let mut server = server_config(roots, key)?;
-        server.alpn_protocols = vec![PROTOCOL.to_vec()];
-        let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok((name, Self { roots_pem, pem, client, server, due }))
+        if !pair.names(&[name.any_node()]) {
+            return Err(format!(
+                "the certificate of {name} lacks the DNS name {}, which all nodes have",
+                name.any_node()
+            ));
+        }
+        let client = node_client_config(Arc::clone(&roots), Arc::clone(&key))?;
+        let server = node_server_config(roots, key)?;
+        let configs = Self {
+            roots_pem,
+            pem,
+            http1_client: with_protocols(&client, vec![HttpVersion::Http1.protocol()]),
+            http2_client: with_protocols(&client, vec![HttpVersion::Http2.protocol()]),
+            client: with_protocols(&client, vec![PROTOCOL.to_vec()]),
+            http_server: accept_protocols(&server, HttpVersion::protocols()),
+            server: accept_protocols(&server, vec![PROTOCOL.to_vec()]),
+            not_after_seconds: pair.not_after_seconds(),
+            due,
+        };
+        Ok((name, configs))
+    }
+}
+
+fn with_protocols(config: &ClientConfig, protocols: Vec<Vec<u8>>) -> Arc<ClientConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = protocols;
+    Arc::new(config)
+}
+
+fn accept_protocols(config: &ServerConfig, protocols: Vec<Vec<u8>>) -> Arc<ServerConfig> {
+    let mut config = config.clone();
+    config.alpn_protocols = protocols;
+    Arc::new(config)
+}
+
+/// A handshake on the port between nodes. Raft drops it after its deadline.
+struct PendingHandshake {
+    refusals: Arc<TlsRefusals>,
+    is_ended: bool,
+}
+
+impl PendingHandshake {
+    /// Counts the handshake if it failed.
+    fn end<T>(mut self, ended: io::Result<T>) -> io::Result<T> {
+        self.is_ended = true;
+        if let Err(error) = &ended {
+            self.refusals.count_raft(RefusalReason::from_handshake(error));
+        }
+        ended
+    }
+}
+
+impl Drop for PendingHandshake {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.refusals.count_raft(RefusalReason::Timeout);
+        }
     }
 }
 
@@ -156,18 +276,17 @@ impl PeerSecurity for PeerTls {
     fn accept(&self, stream: TcpStream) -> BoxFuture<'static, io::Result<SecuredConnection>> {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.configs().server));
         let (own, allows_plain) = (self.name.clone(), self.allows_plain);
+        let pending = PendingHandshake { refusals: Arc::clone(&self.refusals), is_ended: false };
         Box::pin(async move {
-            if allows_plain && !begins_with_tls(&stream).await? {
-                return Ok(SecuredConnection { stream: Box::new(stream), node: None });
-            }
-            let stream = acceptor.accept(stream).await?;
-            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let shown = shown.ok_or_else(|| refused("it showed no certificate".into()))?;
-            let name = PeerName::from_certificate(shown).map_err(refused)?;
-            if !own.is_same_cluster(&name) {
-                return Err(refused(format!("{name} is of another cluster than {own}")));
-            }
-            Ok(SecuredConnection { stream: Box::new(stream), node: Some(name.node) })
+            let accepted = async {
+                if allows_plain && begins_with_tls(&stream).await? == Some(false) {
+                    return Ok(SecuredConnection { stream: Box::new(stream), node: None });
+                }
+                let stream = acceptor.accept(stream).await?;
+                let node = check_caller(&own, stream.get_ref().1)?.node;
+                Ok(SecuredConnection { stream: Box::new(stream), node: Some(node) })
+            };
+            pending.end(accepted.await)
         })
     }
 
@@ -176,11 +295,23 @@ impl PeerSecurity for PeerTls {
     }
 }
 
-/// Whether the caller speaks TLS. Waits for its first byte; the caller has a deadline.
-async fn begins_with_tls(stream: &TcpStream) -> io::Result<bool> {
+/// Returns the name of a caller that has done its handshake with the node `own`.
+fn check_caller(own: &PeerName, connection: &ServerConnection) -> io::Result<PeerName> {
+    let shown = connection.peer_certificates().and_then(<[_]>::first);
+    let shown = shown.ok_or_else(|| refused("it showed no certificate".into()))?;
+    let name = PeerName::from_certificate(shown).map_err(refused)?;
+    if !own.is_same_cluster(&name) {
+        return Err(refused(format!("{name} is of another cluster than {own}")));
+    }
+    Ok(name)
+}
+
+/// Whether the caller speaks TLS; `None` if it ended the connection. Waits for its first byte; the
+/// caller of this has a deadline.
+pub(crate) async fn begins_with_tls(stream: &TcpStream) -> io::Result<Option<bool>> {
     let mut first = [0];
     let peeked = stream.peek(&mut first).await?;
-    Ok(peeked == 1 && first[0] == TLS_FIRST_BYTE)
+    Ok((peeked == 1).then_some(first[0] == TLS_FIRST_BYTE))
 }
 
 #[cfg(test)]
@@ -217,7 +348,7 @@ mod tests {
     }
 
     fn open(files: &PeerCertificateFiles) -> PeerTls {
-        PeerTls::open(files, false).unwrap()
+        PeerTls::open(files, false, Arc::default()).unwrap()
     }
 
     /// A certificate of the authority of `files`, with these names, in place of the one there.
@@ -232,7 +363,8 @@ mod tests {
         let common = PeerName::authority_name(&cluster);
         authority.distinguished_name.push(DnType::CommonName, common);
         let name = name.replace("CLUSTER", &cluster);
-        let mut params = CertificateParams::new([name]).unwrap();
+        let any = name.split_once('.').map(|(_, domain)| format!("node.{domain}")).unwrap();
+        let mut params = CertificateParams::new([name, any]).unwrap();
         change(&mut params);
         let key = KeyPair::generate().unwrap();
         let issuer = Issuer::from_params(&authority, &ca_key);
@@ -322,8 +454,9 @@ mod tests {
     fn unusable_files_are_refused_with_a_reason() {
         let dir = tempfile::tempdir().unwrap();
         let [one, two] = make(dir.path());
-        let why =
-            |files: &PeerCertificateFiles| PeerTls::open(files, false).unwrap_err().to_string();
+        let why = |files: &PeerCertificateFiles| {
+            PeerTls::open(files, false, Arc::default()).unwrap_err().to_string()
+        };
         replace(&one, "db1.example.org", |_| {});
         assert!(why(&one).contains("names no node"), "{}", why(&one));
         replace(&one, "node-1.CLUSTER.esker.internal", |params| {
@@ -376,7 +509,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [one, _] = make(dir.path());
         for allows_plain in [false, true] {
-            let called = PeerTls::open(&one, allows_plain).unwrap();
+            let called = PeerTls::open(&one, allows_plain, Arc::default()).unwrap();
             let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let mut stream = TcpStream::connect(port.local_addr().unwrap()).await.unwrap();
             stream.write_all(b"ESKRAFT1 and more than a record's header").await.unwrap();

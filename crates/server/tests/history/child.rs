@@ -37,6 +37,8 @@ pub struct Settings {
     pub join: Option<SocketAddr>,
     /// Whether leaders answer under their lease.
     pub lease_reads: bool,
+    /// The file with the token of changes of the cluster.
+    pub tokens: PathBuf,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,7 +102,8 @@ async fn run(settings: Settings) -> i32 {
     options.raft_listen = settings.raft_listen;
     options.raft_advertise = Some(settings.raft_advertise.to_string());
     // Namespaces have addresses off loopback.
-    options.plain_peers = true;
+    (options.plain_peers, options.plain_http) = (true, true);
+    options.admin_token_file = Some(settings.tokens);
     options.join = settings.join.map(|address| address.to_string());
     options.lease_reads = Some(settings.lease_reads);
     options.oracle.epoch_interval = EPOCH_INTERVAL;

@@ -279,7 +279,8 @@ fn given(nodes: &mut Nodes, pair: &[Vec<u8>; 2]) -> (ServerOptions, CertificateF
 async fn a_given_certificate_is_read_again() {
     let mut nodes = Nodes::none();
     let (one, two) = (pair("one.example", -60, 3600), pair("two.example", -60, 3600));
-    let (options, paths) = given(&mut nodes, &one);
+    let (mut options, paths) = given(&mut nodes, &one);
+    options.plain_http = true;
     nodes.start_with(1, options).await.unwrap();
     let (address, data) = (nodes.address(1), nodes.data(1));
     assert!(!data.join("cert.pem").exists());
@@ -295,7 +296,7 @@ async fn a_given_certificate_is_read_again() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(fs::read(&paths.cert).unwrap(), two[0]);
-    // Without HTTP/3, no certificate is needed.
+    // Without TLS, no certificate is needed.
     assert_eq!(get(Protocol::Http1, &address, "/up").await.status, 200);
 }
 

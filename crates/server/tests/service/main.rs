@@ -1,5 +1,6 @@
 //! Nodes of the service in one process, over real connections.
 
+mod authority;
 mod bad_input;
 #[cfg(feature = "http3")]
 mod certificates;
@@ -27,3 +28,4 @@ mod nodes;
 mod peers;
 mod refused_data;
 mod tasks;
+mod tls;

@@ -166,6 +166,11 @@ impl Nodes {
         self.addresses[&node].0.to_string()
     }
 
+    pub async fn metrics(&self, node: u64) -> String {
+        let answer = ask(&self.address(node), "/metrics", None, TEST_TIMEOUT).await.unwrap();
+        answer.text()
+    }
+
     pub async fn members(&self, node: u64) -> Members {
         let answer = ask(&self.address(node), "/members", None, TEST_TIMEOUT).await.unwrap();
         serde_json::from_slice(&answer.body).unwrap()

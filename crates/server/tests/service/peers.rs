@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::time::Instant;
 
 use esker_server::{CertificateFiles, PeerCertificateFiles, ServerOptions, make_certificates};
 
@@ -59,6 +60,11 @@ async fn nodes_with_certificates_are_a_cluster_and_a_plain_node_gets_nothing() {
     handshake.resize(48, 0);
     let answer = tokio::task::spawn_blocking(move || answer_of(raft, &handshake)).await.unwrap();
     assert!(!answer.windows(8).any(|bytes| bytes == b"ESKRAFT1"), "{answer:?}");
+    let refused = r#"esker_tls_refused_total{port="raft",reason="protocol"} 1"#;
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while !nodes.metrics(1).await.lines().any(|line| line == refused) {
+        assert!(Instant::now() < deadline, "{}", nodes.metrics(1).await);
+    }
     // Node 3 comes back without its certificate, and no leader reaches it.
     nodes.stop(3).await;
     nodes.change = |_| {};

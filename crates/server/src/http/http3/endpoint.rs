@@ -10,10 +10,8 @@ use http_body_util::Full;
 use hyper::{Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
-use rustls::crypto::ring;
-use rustls::pki_types::UnixTime;
 use rustls::server::ResolvesServerCert;
-use rustls::time_provider::TimeProvider;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -23,6 +21,7 @@ use crate::http::answer::Answer;
 use crate::http::http3::connection;
 use crate::idle::IDLE_TIMEOUT;
 use crate::options::STREAMS_MAX;
+use crate::tls::clients_config;
 
 /// The most streams of a client beside those of requests: control, two for the compression of
 /// headers, and some that are ignored.
@@ -50,9 +49,11 @@ impl Endpoint {
     pub(crate) fn start(
         socket: UdpSocket,
         certificate: Arc<dyn ResolvesServerCert>,
+        client_ca: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<Self, ServerError> {
         let failed = |error: io::Error| ServerError::Io("cannot start HTTP/3".into(), error);
-        let config = config(certificate).map_err(|error| failed(io::Error::other(error)))?;
+        let config =
+            config(certificate, client_ca).map_err(|error| failed(io::Error::other(error)))?;
         let runtime = Arc::new(TokioRuntime);
         let endpoint =
             quinn::Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime);
@@ -60,27 +61,14 @@ impl Endpoint {
     }
 }
 
-/// The clock of the system. A time before 1970 is shown as 1970: rustls panics there, while it
-/// holds the lock that all connections take.
-#[derive(Debug)]
-struct SystemClock;
-
-impl TimeProvider for SystemClock {
-    fn current_time(&self) -> Option<UnixTime> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Some(UnixTime::since_unix_epoch(since.unwrap_or(Duration::ZERO)))
-    }
-}
-
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyError> {
-    let tls = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let tls = tls.with_protocol_versions(&[&rustls::version::TLS13])?;
-    // Without early data: a request that is sent twice is answered once.
-    let mut tls = tls.with_no_client_auth().with_cert_resolver(certificate);
+fn config(
+    certificate: Arc<dyn ResolvesServerCert>,
+    client_ca: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, AnyError> {
+    let mut tls = clients_config(certificate, client_ca)?;
     tls.alpn_protocols = vec![b"h3".to_vec()];
-    tls.time_provider = Arc::new(SystemClock);
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(STREAMS_MAX.into())
@@ -192,7 +180,7 @@ pub fn static_http3(body: Bytes) -> Result<(u16, impl Future<Output = ()>), Serv
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
     let port = socket.local_addr().map_err(failed)?.port();
     let certificate = CertificateResolver::new(make_loopback_certificate(SystemTime::now())?);
-    let endpoint = Endpoint::start(socket, Arc::new(certificate))?;
+    let endpoint = Endpoint::start(socket, Arc::new(certificate), None)?;
     let serving = async move {
         let (_running, stop) = watch::channel(false);
         let handler = move |_| std::future::ready(Response::new(body.clone().into()));

@@ -79,6 +79,21 @@ impl Families {
         }
         self.0.register(name, help, family);
     }
+
+    /// Adds a counter for each pair of values of two labels.
+    pub(crate) fn counters_by(
+        &mut self,
+        name: &str,
+        help: &str,
+        [first, second]: [&'static str; 2],
+        values: impl IntoIterator<Item = (&'static str, &'static str, u64)>,
+    ) {
+        let family = Family::<[(&str, &str); 2], Counter>::default();
+        for (one, other, count) in values {
+            family.get_or_create(&[(first, one), (second, other)]).inc_by(count);
+        }
+        self.0.register(name, help, family);
+    }
 }
 
 fn gauge(value: f64) -> Gauge<f64, AtomicU64> {

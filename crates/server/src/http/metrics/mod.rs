@@ -55,6 +55,13 @@ fn encode(state: &NodeState) -> Result<String, fmt::Error> {
     let labels = [("cluster", cluster.to_string()), ("node", node.to_string())];
     families.any("cluster", "The cluster of this node", Info::new(labels));
     add_http(&mut families, state.counters());
+    if let Some(ends) = state.caller().certificate_ends() {
+        let help = "When the certificate for other nodes ends, in seconds since 1970";
+        families.seconds("peer_certificate_expiry", help, ends as f64);
+    }
+    let denied = state.change_access().denied().map(|(reason, count)| (reason.into(), count));
+    let help = "Changes of the cluster whose caller may not make them";
+    families.counters("changes_denied", help, "reason", denied);
     let help =
         "Connections that were closed because requests waited for the memory of their answers";
     families.counter("http_connections_evicted", help, state.memory().evictions());
@@ -97,9 +104,11 @@ fn add_http(families: &mut Families, counters: &Counters) {
     let help = "Tasks that panicked, or ended although the node runs";
     families.counter("tasks_failed", help, failed);
     if let ends @ 1.. = counters.certificate_ends.load(Relaxed) {
-        let help = "When the certificate of HTTP/3 ends, in seconds since 1970";
+        let help = "When the certificate for clients ends, in seconds since 1970";
         families.seconds("certificate_expiry", help, ends as f64);
     }
+    let help = "Connections that TLS refused, by port and reason";
+    families.counters_by("tls_refused", help, ["port", "reason"], counters.tls_refusals.counts());
     if let Some(lost) = &counters.spans_lost {
         let help = "Spans that were dropped, or that the collector did not take";
         families.counter("spans_lost", help, lost.load(Relaxed));

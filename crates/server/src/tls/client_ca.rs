@@ -1,0 +1,101 @@
+//! The authority of client certificates, which is read again when its file changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use crate::error::ServerError;
+use crate::tls::configs::{client_verifier, read_roots};
+
+/// The authority of client certificates: without one of its certificates, no client is answered.
+#[derive(Debug)]
+pub(crate) struct ClientCa {
+    path: PathBuf,
+    current: RwLock<Arc<Authority>>,
+}
+
+/// The authority, and the contents of the file that it is from.
+#[derive(Debug)]
+struct Authority {
+    pem: Vec<u8>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl Authority {
+    fn read(path: &Path) -> Result<Self, String> {
+        let (pem, roots) = read_roots(path)?;
+        Ok(Self { pem, verifier: client_verifier(roots)? })
+    }
+}
+
+impl ClientCa {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`ServerError::InvalidOption`]: the file has no authority, with the reason.
+    pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
+        let authority = Authority::read(path)
+            .map_err(|why| ServerError::InvalidOption(format!("--client-ca: {why}")))?;
+        Ok(Self { path: path.to_owned(), current: RwLock::new(Arc::new(authority)) })
+    }
+
+    /// Reads the file again. New connections are verified with the authority that it has now.
+    ///
+    /// # Errors
+    /// The reason why the authority before stays.
+    pub(crate) fn refresh(&self) -> Result<(), String> {
+        let authority = Authority::read(&self.path)?;
+        if authority.pem != self.current().pem {
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authority);
+            tracing::info!(file = %self.path.display(), "verifies clients with a new authority");
+        }
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<Authority> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Verifies as the verifier of rustls does with the present authority.
+impl ClientCertVerifier for ClientCa {
+    /// None: the authority may change, and clients have one certificate for this service.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.current().verifier.verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current().verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current().verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.current().verifier.supported_verify_schemes()
+    }
+}

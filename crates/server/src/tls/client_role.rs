@@ -1,0 +1,58 @@
+//! The role of a caller on the port of clients.
+
+use rustls::pki_types::CertificateDer;
+
+use crate::tls::peer_name::PeerName;
+
+/// The DNS name in the certificate of an administrator. `.internal` is reserved, and no public
+/// authority certifies it.
+pub(crate) const ADMIN_NAME: &str = "admin.esker.internal";
+
+/// The role that a caller has proven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClientRole {
+    /// A client. It may read.
+    Client,
+    /// An administrator: the certificate, which was verified, has [`ADMIN_NAME`].
+    Admin,
+    /// Another node of the cluster.
+    Node,
+}
+
+impl ClientRole {
+    /// Returns the role of a client with this certificate, which was verified; with none, that of
+    /// any client.
+    pub(crate) fn from_certificate(certificate: Option<&CertificateDer<'_>>) -> Self {
+        let names = certificate.and_then(|certificate| PeerName::hosts(certificate).ok());
+        match names.is_some_and(|names| names.iter().any(|name| name == ADMIN_NAME)) {
+            true => Self::Admin,
+            false => Self::Client,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn only_the_whole_name_is_an_administrator() {
+        for (name, role) in [
+            (ADMIN_NAME, ClientRole::Admin),
+            ("*.esker.internal", ClientRole::Client),
+            ("an.admin.esker.internal", ClientRole::Client),
+            ("admin.esker.internal.example.org", ClientRole::Client),
+            ("node-1.orders.esker.internal", ClientRole::Client),
+        ] {
+            let key = KeyPair::generate().unwrap();
+            let certificate = CertificateParams::new([name.to_owned()]).unwrap();
+            let certificate = certificate.self_signed(&key).unwrap();
+            assert_eq!(ClientRole::from_certificate(Some(certificate.der())), role, "{name}");
+        }
+        assert_eq!(ClientRole::from_certificate(None), ClientRole::Client);
+    }
+}
