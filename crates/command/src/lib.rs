@@ -1,11 +1,13 @@
 //! The code that the commands `esker`, `esker-bench` and `esker-lab` share: the command line,
-//! quantities, exit statuses, signals and output.
+//! quantities, exit statuses, signals, input and output.
 
 pub mod choices;
 mod command_line;
 #[cfg(feature = "service")]
 pub mod endpoints;
 pub mod exit;
+pub mod framing;
+pub mod input;
 pub mod library_errors;
 #[cfg(feature = "service")]
 pub mod local_nodes;
