@@ -21,6 +21,8 @@ pub mod signals;
 mod stdout_at_start;
 #[cfg(feature = "service")]
 pub mod task_runtime;
+#[cfg(feature = "service")]
+pub mod token_file;
 mod variables;
 
 pub use command_line::{MAY_BE_EMPTY, parse_from, run};
