@@ -9,8 +9,6 @@ mod cluster_cmd;
 mod consensus_cmd;
 mod consensus_dir;
 mod directory_cmd;
-mod framing;
-mod input;
 mod kv_cmd;
 mod log_cmd;
 mod manual;

@@ -7,16 +7,28 @@ use std::sync::Arc;
 /// The longest name of a host, with a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 253 + 6;
 
+/// The scheme of a URL: whether connections use TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Http,
+    Https,
+}
+
 /// The host and port of a node. Nothing else gets into a request.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(Arc<str>);
 
 impl Address {
-    /// Parses a URL, or a host and a port. `None` for another scheme than `http`, for a path, and
-    /// without a port.
-    pub(crate) fn from_endpoint(text: &str) -> Option<Self> {
-        let text = text.strip_prefix("http://").unwrap_or(text);
-        Self::parse(text.strip_suffix('/').unwrap_or(text), true)
+    /// Parses a URL, or a host and a port. `None` for another scheme than `http` and `https`, for a
+    /// path, and without a port.
+    pub(crate) fn from_endpoint(text: &str) -> Option<(Option<Scheme>, Self)> {
+        let (scheme, text) = match text.split_once("://") {
+            Some(("http", text)) => (Some(Scheme::Http), text),
+            Some(("https", text)) => (Some(Scheme::Https), text),
+            Some(_) => return None,
+            None => (None, text),
+        };
+        Some((scheme, Self::parse(text.strip_suffix('/').unwrap_or(text), true)?))
     }
 
     /// Parses the address that a node names for another one. An unspecified address is not that of
@@ -45,6 +57,12 @@ impl Address {
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Returns the host, without the brackets of an IPv6 address.
+    pub(crate) fn host(&self) -> &str {
+        let host = self.0.rsplit_once(':').map_or(&*self.0, |(host, _)| host);
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
 }
 
 impl fmt::Display for Address {
@@ -61,21 +79,30 @@ impl fmt::Debug for Address {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::Scheme::Https;
     use super::*;
 
     #[test]
     fn an_address_is_that_of_one_host() {
         for right in ["127.0.0.1:8080", "node-1.example:1", "[::1]:65535", "esker_1:80"] {
             assert!(Address::from_node(right).is_some(), "{right}");
-            let url = format!("http://{right}/");
-            assert_eq!(Address::from_endpoint(&url), Address::from_node(right), "{right}");
+            let address = Address::from_node(right).unwrap();
+            let schemes = [("", None), ("http://", Some(Scheme::Http)), ("https://", Some(Https))];
+            for (prefix, scheme) in schemes {
+                let endpoint = Address::from_endpoint(&format!("{prefix}{right}/"));
+                assert_eq!(endpoint, Some((scheme, address.clone())), "{right}");
+            }
         }
+        let host = |text| Address::from_node(text).unwrap().host().to_owned();
+        assert_eq!((host("[::1]:8080"), host("a.example:1")), ("::1".into(), "a.example".into()));
         for any in ["0.0.0.0:8080", "[::]:8080"] {
             assert!(Address::from_endpoint(any).is_some() && Address::from_node(any).is_none());
         }
         let long = format!("{}:80", "a".repeat(260));
         let wrong = [
-            "https://a:80",
+            "HTTPS//a:80",
             "ftp://a:80",
             "http://a",
             "http://a:80/b",
@@ -100,6 +127,8 @@ mod tests {
             assert!(Address::from_endpoint(wrong).is_none(), "{wrong}");
             assert!(Address::from_node(wrong).is_none(), "{wrong}");
         }
-        assert!(Address::from_node("http://a:80").is_none());
+        for url in ["http://a:80", "https://a:80"] {
+            assert!(Address::from_node(url).is_none());
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::AttemptErrorKind;
 /// The length of a range: the first timestamp and the number of timestamps.
 pub(crate) const RANGE_BYTES: usize = Timestamp::BYTES + 8;
 /// The most characters of an error's text that are kept.
-const ERROR_TEXT_CHARS_MAX: usize = 200;
+pub(crate) const ERROR_TEXT_CHARS_MAX: usize = 200;
 /// The longest wait that a node may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
@@ -62,14 +62,14 @@ impl RawAnswer<'_> {
     }
 
     fn text(&self) -> String {
-        excerpt(self.body)
+        excerpt(self.body, ERROR_TEXT_CHARS_MAX)
     }
 }
 
 /// Returns the beginning of a body, for messages.
-pub(crate) fn excerpt(body: &[u8]) -> String {
+pub(crate) fn excerpt(body: &[u8], chars_max: usize) -> String {
     let text = String::from_utf8_lossy(body);
-    let kept = text.trim().chars().take(ERROR_TEXT_CHARS_MAX);
+    let kept = text.trim().chars().take(chars_max);
     kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -5,13 +5,15 @@ use std::time::{Duration, Instant};
 
 use esker_oracle::{Range, Timestamp};
 
-use crate::address::Address;
 use crate::call::Call;
 use crate::client_thread::{self, ClientState};
+use crate::connection::HTTP2;
 use crate::counters::{ClientStats, add};
 use crate::error::Error;
 use crate::leader::Leader;
 use crate::queue::Queue;
+use crate::tls_options::TlsOptions;
+use crate::transport::Transport;
 
 /// The most timestamps of a request that a node accepts.
 const COUNT_MAX: u32 = 65_536;
@@ -33,6 +35,7 @@ const _: () = assert!(
 #[derive(Debug, Clone)]
 pub struct ClientBuilder {
     endpoints: Vec<String>,
+    tls: Option<TlsOptions>,
     cluster: Option<String>,
     timeout: Duration,
     connect: Duration,
@@ -41,10 +44,17 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a node of the cluster: `http://HOST:PORT`, or `HOST:PORT`. One running node is enough:
-    /// the client learns of the others. At most 64.
+    /// Adds a node of the cluster: `http://HOST:PORT`, `https://HOST:PORT`, or `HOST:PORT`. One
+    /// running node is enough: the client learns of the others. At most 64. The scheme of one
+    /// endpoint is that of all nodes; without any it is `http`.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoints.push(endpoint.into());
+        self
+    }
+
+    /// Sets the options of TLS, for `https://` endpoints. The default is [`TlsOptions::new`].
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
         self
     }
 
@@ -86,10 +96,12 @@ impl ClientBuilder {
     /// Builds the client and starts its thread. It connects with the first call.
     ///
     /// # Errors
-    /// [`Error::NoEndpoint`], [`Error::InvalidEndpoint`] and [`Error::InvalidOption`] for invalid
-    /// options, and [`Error::NoThread`] if the system starts no thread.
+    /// [`Error::NoEndpoint`], [`Error::InvalidEndpoint`], [`Error::MixedSchemes`],
+    /// [`Error::TlsWithoutHttps`] and [`Error::InvalidOption`] for invalid options;
+    /// [`Error::UnusableFile`] and [`Error::NoSystemAuthorities`] for `https://` endpoints; and
+    /// [`Error::NoThread`] if the system starts no thread.
     pub fn build(self) -> Result<Client, Error> {
-        let Self { endpoints, cluster, timeout, connect, queue, count_max } = self;
+        let Self { endpoints, tls, cluster, timeout, connect, queue, count_max } = self;
         let checks = [
             (endpoints.len() > ENDPOINTS_MAX, "a client has at most 64 endpoints"),
             (timeout.is_zero() || timeout > TIMEOUT_MAX, "a timeout is above 0, at most a year"),
@@ -100,18 +112,9 @@ impl ClientBuilder {
         if let Some((_, why)) = checks.into_iter().find(|(is_invalid, _)| *is_invalid) {
             return Err(Error::InvalidOption(why));
         }
-        let mut addresses = Vec::new();
-        for endpoint in endpoints {
-            let Some(address) = Address::from_endpoint(&endpoint) else {
-                return Err(Error::InvalidEndpoint(endpoint));
-            };
-            addresses.push(address);
-        }
-        if addresses.is_empty() {
-            return Err(Error::NoEndpoint);
-        }
-        let (queue, leader) =
-            (Queue::new(queue, count_max), Leader::new(addresses, cluster, connect));
+        let (transport, addresses) = Transport::to_endpoints(endpoints, tls, HTTP2)?;
+        let queue = Queue::new(queue, count_max);
+        let leader = Leader::new(transport, addresses, cluster, connect);
         let state = Arc::new(ClientState { queue, leader });
         client_thread::start(&state)?;
         Ok(Client { handle: Arc::new(ClientHandle { state, timeout }) })
@@ -157,6 +160,7 @@ impl Client {
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
             endpoints: Vec::new(),
+            tls: None,
             cluster: None,
             timeout: CALL_TIMEOUT,
             connect: CONNECT_TIMEOUT,

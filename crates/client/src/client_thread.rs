@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::leader::{Leader, RequestResult};
 use crate::queue::{InFlightBatch, Queue, REQUEST_LANES};
 
-/// The most host names that are resolved at a time. The system may take long for one.
+/// The most host names that are resolved, or files that are read, at a time. The system may take
+/// long for one.
 const LOOKUPS_MAX: usize = 16;
 
 /// The state that the handles of a client and its thread share.
@@ -98,10 +99,11 @@ mod tests {
     use super::*;
     use crate::address::Address;
     use crate::call::Call;
+    use crate::transport::Transport;
 
     fn state() -> Arc<ClientState> {
-        let endpoint = Address::from_endpoint("127.0.0.1:1").unwrap();
-        let leader = Leader::new(vec![endpoint], None, Duration::from_secs(1));
+        let endpoint = Address::from_node("127.0.0.1:1").unwrap();
+        let leader = Leader::new(Transport::Plain, vec![endpoint], None, Duration::from_secs(1));
         Arc::new(ClientState { queue: Queue::new(9, 9), leader })
     }
 

@@ -1,5 +1,6 @@
-//! A connection to a node: HTTP/2 without TLS.
+//! A connection to a node: HTTP/2, plain or over TLS.
 
+use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,12 +13,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
 use crate::address::Address;
-use crate::answer::{NextStep, RANGE_BYTES, RawAnswer, excerpt};
-use crate::connect::connect;
+use crate::answer::{ERROR_TEXT_CHARS_MAX, NextStep, RANGE_BYTES, RawAnswer, excerpt};
 use crate::error::AttemptErrorKind;
 use crate::members::Members;
+use crate::transport::{TlsFailure, Transport};
 
-const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
+/// The header with the address of the leader.
+pub(crate) const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
+/// The protocol's name in ALPN.
+pub(crate) const HTTP2: &[u8] = b"h2";
 /// The longest answer to a request for timestamps.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 /// The longest list of members.
@@ -41,31 +45,38 @@ pub(crate) struct NodeConnection {
     /// The number of the connection, unique in the client.
     pub(crate) serial: u64,
     pub(crate) address: Address,
+    transport: Transport,
     sender: SendRequest<Empty<Bytes>>,
+    failure: TlsFailure,
 }
 
 impl NodeConnection {
     /// Connects, and asks for the members of the cluster.
     pub(crate) async fn open(
+        transport: Transport,
         address: Address,
         serial: u64,
         connect_timeout: Duration,
     ) -> Result<(Self, Members), AttemptErrorKind> {
         let opened = timeout(connect_timeout, async {
-            let stream = connect(address.as_str()).await.map_err(failed)?;
-            stream.set_nodelay(true).map_err(failed)?;
+            let stream = transport.connect(&address).await?;
+            let failure = stream.failure();
             let mut builder = Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).max_header_list_size(HEADERS_BYTES_MAX);
             builder.keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
             let handshake = builder.handshake(TokioIo::new(stream)).await;
-            let (sender, connection) = handshake.map_err(failed).map_err(not_a_node)?;
+            let failed = |error| not_a_node(failed(&failure, error));
+            let (sender, connection) = handshake.map_err(failed)?;
             // It ends with its last sender; what fails there fails the requests, too.
             tokio::spawn(async move { drop(connection.await) });
-            let mut link = Self { serial, address, sender };
+            let mut link = Self { serial, address, transport, sender, failure };
             let (head, body) = link.get("/members", MEMBERS_BYTES_MAX).await.map_err(not_a_node)?;
             // A node that waits for its cluster answers so.
             if head.status == StatusCode::SERVICE_UNAVAILABLE {
-                return Err(AttemptErrorKind::Status(head.status.as_u16(), excerpt(&body)));
+                return Err(AttemptErrorKind::Status(
+                    head.status.as_u16(),
+                    excerpt(&body, ERROR_TEXT_CHARS_MAX),
+                ));
             }
             let members = Members::parse(&body).filter(|_| head.status == StatusCode::OK);
             let members = members.ok_or_else(|| {
@@ -104,8 +115,9 @@ impl NodeConnection {
         path: &str,
         bytes_max: usize,
     ) -> Result<(Parts, Bytes), AttemptErrorKind> {
-        let request = Request::get(format!("http://{}{path}", self.address)).body(Empty::new());
-        let request = request.map_err(failed)?;
+        let request = Request::get(self.transport.url(&self.address, path)).body(Empty::new());
+        let request = request.map_err(|error| AttemptErrorKind::Connection(error.to_string()))?;
+        let failed = |error| failed(&self.failure, error);
         self.sender.ready().await.map_err(failed)?;
         let (head, body) = self.sender.send_request(request).await.map_err(failed)?.into_parts();
         let body = Limited::new(body, bytes_max).collect().await;
@@ -124,8 +136,11 @@ fn not_a_node(error: AttemptErrorKind) -> AttemptErrorKind {
     }
 }
 
-/// Converts the error of a connection, with its sources.
-fn failed(error: impl std::error::Error) -> AttemptErrorKind {
+/// Converts the error of a connection: the failure of TLS that caused it, or its sources.
+pub(crate) fn failed(failure: &TlsFailure, error: hyper::Error) -> AttemptErrorKind {
+    if let Some(failure) = failure.get() {
+        return AttemptErrorKind::Tls(failure.clone());
+    }
     let mut why = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

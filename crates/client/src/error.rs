@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker_oracle::Timestamp;
+
+use crate::tls_error::TlsError;
 
 /// The error of a call without timestamps, or of a client that was not built.
 #[derive(Debug, Clone)]
@@ -56,6 +59,21 @@ pub enum Error {
     NoEndpoint,
     /// The text is no endpoint: one looks like `http://10.0.0.1:8080`.
     InvalidEndpoint(String),
+    /// Some endpoints are `http://`, and some are `https://`.
+    MixedSchemes,
+    /// There are options of TLS, and no endpoint is `https://`.
+    TlsWithoutHttps,
+    /// A file of [`TlsOptions`](crate::TlsOptions) cannot be used.
+    UnusableFile {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
+    /// The system has no authorities to trust, for this reason.
+    NoSystemAuthorities(String),
+    /// The text is no bearer token: one has printable ASCII characters, and no space.
+    InvalidToken,
     /// An option has an invalid value.
     InvalidOption(&'static str),
     /// The client's thread could not be started.
@@ -101,6 +119,21 @@ impl fmt::Display for Error {
             Self::InvalidEndpoint(text) => {
                 write!(f, "{text:?} is no endpoint; one looks like http://10.0.0.1:8080")
             }
+            Self::MixedSchemes => {
+                f.write_str("some endpoints are http://, and some are https://: give one scheme")
+            }
+            Self::TlsWithoutHttps => {
+                f.write_str("there are options of TLS, and no endpoint is https://")
+            }
+            Self::UnusableFile { path, why } => {
+                write!(f, "cannot use {}: {why}", path.display())
+            }
+            Self::NoSystemAuthorities(why) => {
+                write!(f, "this system has no authorities to trust ({why}): give a CA file")
+            }
+            Self::InvalidToken => {
+                f.write_str("a token has printable ASCII characters, and no space")
+            }
             Self::InvalidOption(why) => f.write_str(why),
             Self::NoThread(_) => f.write_str("the client's thread could not be started"),
         }
@@ -132,6 +165,8 @@ pub struct AttemptError {
 pub enum AttemptErrorKind {
     /// The connection could not be made, or ended.
     Connection(String),
+    /// There is no TLS connection, for this reason.
+    Tls(TlsError),
     /// The address accepts connections, and does not answer as a node does.
     NotANode(String),
     /// There was no answer within this time. The timestamps of the request are lost.
@@ -142,6 +177,9 @@ pub enum AttemptErrorKind {
     Overloaded,
     /// The answer has another status. The text is the beginning of its body.
     Status(u16, String),
+    /// The node refuses a change: 401 if it wants a token, or another one; 403 if none helps. The
+    /// text is the beginning of the body.
+    Denied(u16, String),
     /// The answer is malformed.
     Malformed(&'static str),
     /// The node is of another cluster than the first one that this client connected to.
@@ -150,16 +188,23 @@ pub enum AttemptErrorKind {
 
 impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.address)?;
-        match &self.kind {
-            AttemptErrorKind::Connection(why) => f.write_str(why),
-            AttemptErrorKind::NotANode(why) => write!(f, "no Esker node answers there: {why}"),
-            AttemptErrorKind::NoAnswer(time) => write!(f, "no answer within {time:?}"),
-            AttemptErrorKind::NotLeader => f.write_str("the node does not lead"),
-            AttemptErrorKind::Overloaded => f.write_str("too many requests wait"),
-            AttemptErrorKind::Status(status, text) => write!(f, "status {status}: {text}"),
-            AttemptErrorKind::Malformed(what) => write!(f, "malformed answer: {what}"),
-            AttemptErrorKind::OtherCluster(id) => write!(f, "the node is of another cluster, {id}"),
+        write!(f, "{}: {}", self.address, self.kind)
+    }
+}
+
+impl fmt::Display for AttemptErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection(why) => f.write_str(why),
+            Self::Tls(why) => write!(f, "{why}"),
+            Self::NotANode(why) => write!(f, "no Esker node answers there: {why}"),
+            Self::NoAnswer(time) => write!(f, "no answer within {time:?}"),
+            Self::NotLeader => f.write_str("the node does not lead"),
+            Self::Overloaded => f.write_str("too many requests wait"),
+            Self::Denied(status, text) => write!(f, "denied ({status}): {text}"),
+            Self::Status(status, text) => write!(f, "status {status}: {text}"),
+            Self::Malformed(what) => write!(f, "malformed answer: {what}"),
+            Self::OtherCluster(id) => write!(f, "the node is of another cluster, {id}"),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::connection::NodeConnection;
 use crate::counters::{Counters, add};
 use crate::error::{AttemptError, AttemptErrorKind, Error};
 use crate::route::Route;
+use crate::transport::Transport;
 
 /// The result of a request that is not to be repeated.
 pub(crate) type RequestResult = Result<Range, Error>;
@@ -26,6 +27,7 @@ pub(crate) struct Leader {
     /// The last failure since the last success: see [`Leader::record_failure`].
     last_failure: Mutex<Option<AttemptError>>,
     pub(crate) counters: Counters,
+    transport: Transport,
     connect_timeout: Duration,
 }
 
@@ -45,6 +47,7 @@ impl Leader {
     /// Creates the search for a leader. A node that is not connected within `connect_timeout` is
     /// given up.
     pub(crate) fn new(
+        transport: Transport,
         endpoints: Vec<Address>,
         cluster: Option<String>,
         connect_timeout: Duration,
@@ -56,6 +59,7 @@ impl Leader {
             highest: Mutex::default(),
             last_failure: Mutex::default(),
             counters: Counters::default(),
+            transport,
             connect_timeout,
         }
     }
@@ -197,8 +201,9 @@ impl LeaderState {
         leader: &Leader,
     ) -> Result<Option<NodeConnection>, AttemptErrorKind> {
         self.serial += 1;
-        let (connection, members) =
-            NodeConnection::open(address, self.serial, leader.connect_timeout).await?;
+        let (transport, serial) = (leader.transport.clone(), self.serial);
+        let opened = NodeConnection::open(transport, address, serial, leader.connect_timeout);
+        let (connection, members) = opened.await?;
         add(&leader.counters.connections, 1);
         if !members.cluster.is_empty() {
             let cluster = self.cluster.get_or_insert_with(|| members.cluster.clone());

@@ -21,13 +21,16 @@
 //! # }
 //! ```
 //!
+//! [`NodeCaller`] asks one node, or has the leader make a change, as `esker cluster` does.
+//!
 //! The book has a guide for clients in any language, "Writing a client".
 //!
 //! # Source
 //!
 //! For readers of the source: `answer`, `members` and `route` decide, without I/O. `connection` is
 //! a connection to a node, and `leader` keeps the one to the leader. `queue` batches the callers
-//! that wait; `client_thread` sends one request for each batch.
+//! that wait; `client_thread` sends one request for each batch. `transport` connects, with TLS by
+//! the options of `tls_options`. `node_caller` is apart from all that, and uses `transport` only.
 
 mod address;
 mod answer;
@@ -40,8 +43,12 @@ mod counters;
 mod error;
 mod leader;
 mod members;
+mod node_caller;
 mod queue;
 mod route;
+mod tls_error;
+mod tls_options;
+mod transport;
 
 /// The examples of the book, compiled as doctests.
 #[cfg(doctest)]
@@ -52,3 +59,7 @@ pub use client::{Client, ClientBuilder};
 pub use counters::ClientStats;
 pub use error::{AttemptError, AttemptErrorKind, Error};
 pub use esker_oracle::{Range, Timestamp};
+pub use node_caller::{CallError, NodeAnswer, NodeCaller};
+pub use tls_error::TlsError;
+pub use tls_options::TlsOptions;
+pub use transport::NodeStream;

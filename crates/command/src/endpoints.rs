@@ -1,13 +1,18 @@
 //! The members that a command asks.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use esker_server::{Answer, CallError, Members, ask};
-use hyper::StatusCode;
+use esker_client::{
+    AttemptErrorKind, CallError, Client, ClientBuilder, Error, NodeAnswer, NodeCaller, TlsError,
+    TlsOptions,
+};
+use esker_server::Members;
 use tokio::task::JoinSet;
 
 use crate::exit::{Failure, Outcome};
+use crate::library_errors::with_causes;
 use crate::output::escaped;
 
 /// How long one member is asked.
@@ -15,107 +20,211 @@ const MEMBERS_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long each of several is asked.
 const ENDPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Members of the cluster.
+/// Members of the cluster, and how a command proves to them who it is.
 #[derive(Debug, Args)]
 pub struct Endpoints {
     /// The client address of a member; may be repeated
-    #[arg(long = "endpoint", value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = host)]
+    #[arg(long = "endpoint", value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = url)]
     endpoints: Vec<String>,
+    /// The authority of https:// endpoints, PEM [default: those of the system]
+    #[arg(long, value_name = "FILE", env = "ESKER_CA")]
+    ca: Option<PathBuf>,
+    /// A certificate for https:// endpoints that want one, PEM
+    #[arg(long, value_name = "FILE", env = "ESKER_CLIENT_CERT", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// The key of --client-cert, PEM
+    #[arg(long, value_name = "FILE", env = "ESKER_CLIENT_KEY", requires = "client_cert")]
+    client_key: Option<PathBuf>,
 }
 
-/// Host and port of a URL.
-fn host(text: &str) -> Result<String, String> {
-    let host = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
+/// A URL, or host and port.
+fn url(text: &str) -> Result<String, String> {
+    let schemes = ["http://", "https://"];
+    let host = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let host = host.trim_end_matches('/');
     let port = host.rsplit_once(':').filter(|(name, _)| !name.is_empty() && !host.contains('/'));
     match port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0)) {
-        true => Ok(host.to_owned()),
+        true => Ok(text.trim_end_matches('/').to_owned()),
         false => Err("like http://127.0.0.1:8080".into()),
     }
 }
 
 impl Endpoints {
-    /// Host and port of each.
-    pub fn given(&self) -> &[String] {
-        &self.endpoints
+    /// The authority of the endpoints, if it is not the system's.
+    pub fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
     }
 
-    /// The members, as the leader knows them, if it is found: an endpoint that was cut off may lag.
-    /// Otherwise from the first endpoint that answers, one that knows a leader before others.
+    /// Whether connections use TLS.
+    pub fn is_https(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    fn tls(&self) -> Option<TlsOptions> {
+        let with_ca = self.ca.as_ref().map(|ca| TlsOptions::new().ca_file(ca));
+        match (&self.client_cert, &self.client_key) {
+            (Some(cert), Some(key)) => {
+                Some(with_ca.unwrap_or_default().client_certificate(cert, key))
+            }
+            _ => with_ca,
+        }
+    }
+
+    /// Creates a caller of the members.
     ///
     /// # Errors
-    /// If none answers; if two that answer are of different clusters.
-    pub async fn members(&self) -> Outcome<Members> {
-        let known = self.known(MEMBERS_CALL_TIMEOUT).await?;
-        let (endpoint, known) = known.map_err(|failures| Failure::failed(failures.join("; ")))?;
-        if rank(endpoint, &known) == Rank::Leader {
-            return Ok(known);
+    /// If the endpoints have several schemes, or a file cannot be used.
+    pub fn caller(&self) -> Outcome<NodeCaller> {
+        self.caller_with(self.tls())
+    }
+
+    /// Creates the same caller. With `http://` endpoints, the options of TLS are for HTTP/3.
+    ///
+    /// # Errors
+    /// As [`Endpoints::caller`].
+    pub fn caller_beside_http3(&self) -> Outcome<NodeCaller> {
+        self.caller_with(self.tls().filter(|_| self.is_https()))
+    }
+
+    fn caller_with(&self, tls: Option<TlsOptions>) -> Outcome<NodeCaller> {
+        let caller = NodeCaller::new(self.endpoints.iter().cloned(), tls);
+        caller.map_err(|error| client_failure(&error))
+    }
+
+    /// Creates a builder of a client of the members.
+    pub fn client(&self) -> ClientBuilder {
+        let client =
+            self.endpoints.iter().cloned().fold(Client::builder(), ClientBuilder::endpoint);
+        match self.tls() {
+            Some(tls) => client.tls(tls),
+            None => client,
         }
-        let addresses: Vec<_> = match &known.leader {
-            Some(leader) => vec![leader.addr.clone()],
-            None => known.members.iter().map(|member| member.addr.clone()).collect(),
+    }
+}
+
+/// Returns the failure of a client that was not built, or of its call.
+pub fn client_failure(error: &Error) -> Failure {
+    let text = with_causes(error);
+    match error {
+        Error::Deadline { last: Some(last) } => Failure::failed(text + advice(&last.kind)),
+        Error::TlsWithoutHttps => Failure::usage(
+            "--ca (ESKER_CA) and --client-cert (ESKER_CLIENT_CERT) are for https:// endpoints: give \
+             --endpoint https://...",
+        ),
+        Error::NoSystemAuthorities(_) => Failure::usage(text + ": --ca"),
+        Error::MixedSchemes | Error::InvalidEndpoint(_) | Error::UnusableFile { .. } => {
+            Failure::usage(text)
+        }
+        _ => Failure::failed(text),
+    }
+}
+
+/// Returns the failure of a call without an answer.
+pub fn call_failure(error: &CallError) -> Failure {
+    Failure::failed(call_text(error))
+}
+
+fn call_text(error: &CallError) -> String {
+    format!("{error}{}", advice(&error.attempt.kind))
+}
+
+/// What helps against the failure of an attempt.
+fn advice(kind: &AttemptErrorKind) -> &'static str {
+    match kind {
+        AttemptErrorKind::Tls(why) => match why {
+            TlsError::UnknownAuthority => {
+                "; give its authority with --ca FILE (ESKER_CA), such as the ca.pem of `esker \
+                 cluster certs`"
+            }
+            TlsError::OtherHost(_) => "; give --endpoint with a name that it is for",
+            TlsError::CertificateRequired => {
+                "; give --client-cert and --client-key (ESKER_CLIENT_CERT, ESKER_CLIENT_KEY)"
+            }
+            TlsError::CertificateRefused(_) => "; give another --client-cert and --client-key",
+            TlsError::PlainNode => "; give --endpoint http://...",
+            TlsError::TlsNode => "; give --endpoint https://..., and --ca",
+            _ => "",
+        },
+        AttemptErrorKind::Denied(..) => {
+            "; set ESKER_TOKEN_FILE to a file with a token of the nodes' --admin-token-file, or \
+             give a --client-cert of an admin"
+        }
+        _ => "",
+    }
+}
+
+/// Returns the members, as the leader knows them, if it is found: an endpoint that was cut off may
+/// lag. Otherwise from the first endpoint that answers, one that knows a leader before others.
+///
+/// # Errors
+/// If none answers; if two that answer are of different clusters.
+pub async fn members(caller: &NodeCaller) -> Outcome<Members> {
+    let known = known_members(caller, MEMBERS_CALL_TIMEOUT).await?;
+    let (endpoint, known) = known.map_err(|failures| Failure::failed(failures.join("; ")))?;
+    if rank(endpoint, &known) == Rank::Leader {
+        return Ok(known);
+    }
+    let addresses: Vec<_> = match &known.leader {
+        Some(leader) => vec![leader.addr.clone()],
+        None => known.members.iter().map(|member| member.addr.clone()).collect(),
+    };
+    let mut best = (rank(endpoint, &known), known);
+    for (address, answer) in get_all(caller, &addresses, "/members", ENDPOINT_CALL_TIMEOUT).await {
+        let Ok(answer) = answer else { continue };
+        let Ok(members) = serde_json::from_slice::<Members>(&answer.body) else { continue };
+        let rank = rank(address, &members);
+        // Another cluster's node may be there.
+        if rank > best.0 && members.cluster == best.1.cluster {
+            best = (rank, members);
+        }
+    }
+    Ok(best.1)
+}
+
+/// Fails if two of several endpoints that answer in time are of different clusters.
+pub async fn check_one_cluster(caller: &NodeCaller, patience: Duration) -> Outcome {
+    if caller.endpoints().len() > 1 {
+        // One that does not answer is asked again.
+        drop(known_members(caller, patience).await?);
+    }
+    Ok(())
+}
+
+/// The members, from the endpoint of the highest rank that answers, or why none does.
+async fn known_members(
+    caller: &NodeCaller,
+    patience: Duration,
+) -> Outcome<Result<(&String, Members), Vec<String>>> {
+    let mut failures = Vec::new();
+    let mut found: Option<(&String, Members)> = None;
+    let several = caller.endpoints().len() > 1;
+    let patience = if several { patience.min(ENDPOINT_CALL_TIMEOUT) } else { patience };
+    for (endpoint, answer) in get_all(caller, caller.endpoints(), "/members", patience).await {
+        let members = answer.map_err(|error| call_text(&error)).and_then(|answer| {
+            serde_json::from_slice::<Members>(&answer.body)
+                .map_err(|_| format!("{endpoint}: {}", no_member(&answer)))
+        });
+        let members = match members {
+            Ok(members) => members,
+            Err(why) => {
+                failures.push(why);
+                continue;
+            }
         };
-        let mut best = (rank(endpoint, &known), known);
-        for (address, answer) in ask_all(&addresses, ENDPOINT_CALL_TIMEOUT).await {
-            let Ok(answer) = answer else { continue };
-            let Ok(members) = serde_json::from_slice::<Members>(&answer.body) else { continue };
-            let rank = rank(address, &members);
-            // Another cluster's node may be there.
-            if rank > best.0 && members.cluster == best.1.cluster {
-                best = (rank, members);
+        match &found {
+            Some((other, known)) if known.cluster != members.cluster => {
+                return Err(Failure::failed(format!(
+                    "{other} is of the cluster {}, and {endpoint} is of the cluster {}: their \
+                     timestamps have no order",
+                    escaped(&known.cluster),
+                    escaped(&members.cluster)
+                )));
             }
+            Some((other, known)) if rank(other, known) >= rank(endpoint, &members) => {}
+            _ => found = Some((endpoint, members)),
         }
-        Ok(best.1)
     }
-
-    /// Fails if two of several that answer in time are of different clusters.
-    pub async fn check_one_cluster(&self, patience: Duration) -> Outcome {
-        if self.endpoints.len() > 1 {
-            // One that does not answer is asked again.
-            drop(self.known(patience).await?);
-        }
-        Ok(())
-    }
-
-    /// The members, from the endpoint of the highest rank that answers, or why none does.
-    async fn known(&self, patience: Duration) -> Outcome<Result<(&String, Members), Vec<String>>> {
-        let mut failures = Vec::new();
-        let mut found: Option<(&String, Members)> = None;
-        let several = self.endpoints.len() > 1;
-        let patience = if several { patience.min(ENDPOINT_CALL_TIMEOUT) } else { patience };
-        for (endpoint, answer) in ask_all(&self.endpoints, patience).await {
-            let members = answer.map_err(|error| error.to_string()).and_then(|answer| {
-                serde_json::from_slice::<Members>(&answer.body)
-                    .map_err(|_| format!("{endpoint}: {}", no_member(&answer)))
-            });
-            let members = match members {
-                Ok(members) => members,
-                Err(why) => {
-                    failures.push(why);
-                    continue;
-                }
-            };
-            match &found {
-                Some((other, known)) if known.cluster != members.cluster => {
-                    return Err(Failure::failed(format!(
-                        "{other} is of the cluster {}, and {endpoint} is of the cluster {}: their \
-                         timestamps have no order",
-                        escaped(&known.cluster),
-                        escaped(&members.cluster)
-                    )));
-                }
-                Some((other, known)) if rank(other, known) >= rank(endpoint, &members) => {}
-                _ => found = Some((endpoint, members)),
-            }
-        }
-        Ok(found.ok_or(failures))
-    }
-
-    /// The addresses that may lead: those that were given, and those of the members.
-    pub fn all(&self, members: &Members) -> Vec<String> {
-        let mut all = self.endpoints.clone();
-        all.extend(members.members.iter().map(|member| member.addr.clone()));
-        all
-    }
+    Ok(found.ok_or(failures))
 }
 
 /// How much a node knows of the members.
@@ -137,21 +246,25 @@ fn rank(address: &str, members: &Members) -> Rank {
 }
 
 /// Describes what answered, if it is no member: a node may wait for its cluster.
-fn no_member(answer: &Answer) -> String {
+fn no_member(answer: &NodeAnswer) -> String {
     match answer.status {
-        StatusCode::SERVICE_UNAVAILABLE => escaped(&answer.text()),
+        503 => escaped(&answer.text()),
         _ => "it is no node of a cluster".into(),
     }
 }
 
-/// Asks all addresses at once, and returns their answers: one that is not there delays none.
-async fn ask_all(
-    addresses: &[String],
+/// Gets a path of all addresses at once, and returns their answers: one that is not there delays
+/// none.
+pub async fn get_all<'a>(
+    caller: &NodeCaller,
+    addresses: &'a [String],
+    path: &'static str,
     patience: Duration,
-) -> Vec<(&String, Result<Answer, CallError>)> {
+) -> Vec<(&'a String, Result<NodeAnswer, CallError>)> {
     let mut asked = JoinSet::new();
     for (at, address) in addresses.iter().cloned().enumerate() {
-        asked.spawn(async move { (at, ask(&address, "/members", None, patience).await) });
+        let caller = caller.clone();
+        asked.spawn(async move { (at, caller.get(&address, path, patience).await) });
     }
     let mut answers = asked.join_all().await;
     answers.sort_by_key(|(at, _)| *at);

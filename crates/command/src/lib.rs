@@ -1,11 +1,13 @@
 //! The code that the commands `esker`, `esker-bench` and `esker-lab` share: the command line,
-//! quantities, exit statuses, signals and output.
+//! quantities, exit statuses, signals, input and output.
 
 pub mod choices;
 mod command_line;
 #[cfg(feature = "service")]
 pub mod endpoints;
 pub mod exit;
+pub mod framing;
+pub mod input;
 pub mod library_errors;
 #[cfg(feature = "service")]
 pub mod local_nodes;
@@ -19,6 +21,8 @@ pub mod signals;
 mod stdout_at_start;
 #[cfg(feature = "service")]
 pub mod task_runtime;
+#[cfg(feature = "service")]
+pub mod token_file;
 mod variables;
 
 pub use command_line::{MAY_BE_EMPTY, parse_from, run};

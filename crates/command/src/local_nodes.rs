@@ -126,6 +126,15 @@ impl LocalNodes {
         self.at(number, 0)
     }
 
+    /// The number of the leader, as node 1 knows it.
+    pub async fn leader(&self) -> Outcome<u16> {
+        let answer = ask(&self.address(1), "/members", None, STATUS_CALL_TIMEOUT).await;
+        let answer = answer.map_err(|error| Failure::failed(with_causes(&error)))?;
+        let members = serde_json::from_slice::<Members>(&answer.body).ok();
+        let leader = members.and_then(|members| u16::try_from(members.leader?.node).ok());
+        leader.ok_or_else(|| Failure::failed("there is no leader"))
+    }
+
     fn at(&self, number: u16, above: u16) -> String {
         node_address(self.port, number, above)
     }

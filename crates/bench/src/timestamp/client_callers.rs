@@ -14,8 +14,8 @@ use crate::measure::per_thread::PerThread;
 use crate::measure::resources::{self, Snapshot};
 use crate::timestamp::tally::{CallBudget, Recorder, Tally};
 use crate::timestamp::timestamp_arguments::TsBenchArguments;
+use esker_command::endpoints::client_failure;
 use esker_command::exit::{Failure, Outcome};
-use esker_command::library_errors::with_causes;
 use esker_command::output::print;
 
 /// Runs the benchmark on threads of its own.
@@ -29,11 +29,8 @@ pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
 }
 
 async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThread) -> Outcome {
-    let failed = |error: esker_client::Error| Failure::failed(with_causes(&error));
-    let mut builder = Client::builder().timeout(arguments.timeout).queue(callers as usize);
-    for endpoint in arguments.endpoints() {
-        builder = builder.endpoint(endpoint);
-    }
+    let failed = |error: esker_client::Error| client_failure(&error);
+    let builder = arguments.client().timeout(arguments.timeout).queue(callers as usize);
     let client = builder.build().map_err(failed)?;
     client.timestamps(arguments.n).await.map_err(failed)?;
     resources::reset_peak();

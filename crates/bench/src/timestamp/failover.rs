@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_server::{CallError, Members, NodeStatus, ask};
+use esker_client::NodeCaller;
+use esker_server::NodeStatus;
 use serde_json::json;
 
 use crate::measure::latency::Latencies;
@@ -13,6 +14,7 @@ use crate::timestamp::load::{Load, find_leader};
 use crate::timestamp::tally::{CallBudget, Tally};
 use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
 use crate::workdir::Workdir;
+use esker_command::endpoints::{call_failure, client_failure, members};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::local_nodes::LocalNodes;
 use esker_command::output::{print, print_json};
@@ -45,17 +47,18 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let mut nodes =
         LocalNodes::start(esker()?, &workdir.log(), arguments.port, NODE_COUNT, Err).await?;
-    let members: Vec<_> = (1..=NODE_COUNT).map(|number| nodes.address(number)).collect();
+    let caller = NodeCaller::new((1..=NODE_COUNT).map(|number| nodes.address(number)), None);
+    let caller = caller.map_err(|error| client_failure(&error))?;
     let begun = Instant::now();
     let (mut times, mut failed) = (Latencies::new(), 0_u32);
     let budget = CallBudget::of_memory();
     let mut all = Tally::new(&budget);
     for _ in 0..rounds {
-        let leader = agreed_leader(&mut nodes, &members).await?;
+        let leader = agreed_leader(&mut nodes, &caller).await?;
         let rate = arguments.rate.unwrap_or(REQUESTS_PER_SECOND);
-        let load = Load::paced(members.clone(), nodes.address(leader), rate, begun, &budget);
+        let load = Load::paced(caller.clone(), nodes.address(leader), rate, begun, &budget);
         let (time, tally) = match arguments.planned {
-            true => transfer(&nodes, leader, load, begun).await?,
+            true => transfer(&caller, load, begun).await?,
             false => kill(&mut nodes, leader, load, begun).await?,
         };
         match time {
@@ -136,23 +139,18 @@ async fn kill(
 /// Has the leader give its leadership away under load, and returns the longest time without a
 /// timestamp from then on.
 async fn transfer(
-    nodes: &LocalNodes,
-    leader: u16,
+    caller: &NodeCaller,
     load: Load,
     begun: Instant,
 ) -> Outcome<(Option<Duration>, Tally)> {
-    let address = nodes.address(leader);
-    let failed = |error: CallError| Failure::failed(error.to_string());
-    let members = ask(&address, "/members", None, ROUND_TIMEOUT).await.map_err(failed)?;
-    let members: Members = serde_json::from_slice(&members.body)
-        .map_err(|error| Failure::failed(format!("{address}: {error}")))?;
+    let members = members(caller).await?;
     let body = json!({ "cluster": members.cluster }).to_string();
     let load = Arc::new(load);
     let tasks = Load::start(&load);
     tokio::time::sleep(ROUND_PAUSE).await;
     let from = Instant::now();
-    let body = Some(body.as_bytes());
-    let answer = ask(&address, "/cluster/transfer", body, ROUND_TIMEOUT).await.map_err(failed)?;
+    let answer = caller.change(&[], "/cluster/transfer", body.as_bytes(), ROUND_TIMEOUT).await;
+    let answer = answer.map_err(|error| call_failure(&error))?;
     let answered = load.answered_since(Instant::now(), ROUND_TIMEOUT).await;
     tokio::time::sleep(ROUND_PAUSE).await;
     let tally = load.end(tasks).await?;
@@ -161,14 +159,14 @@ async fn transfer(
 }
 
 /// Waits until all nodes follow one leader and have what it has; its number.
-async fn agreed_leader(nodes: &mut LocalNodes, members: &[String]) -> Outcome<u16> {
+async fn agreed_leader(nodes: &mut LocalNodes, caller: &NodeCaller) -> Outcome<u16> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         nodes.check()?;
-        find_leader(members, ROUND_TIMEOUT).await?;
+        find_leader(caller, ROUND_TIMEOUT).await?;
         let mut all = Vec::new();
-        for member in members {
-            if let Ok(answer) = ask(member, "/status", None, ROUND_TIMEOUT).await
+        for member in caller.endpoints() {
+            if let Ok(answer) = caller.get(member, "/status", ROUND_TIMEOUT).await
                 && let Ok(status) = serde_json::from_slice::<NodeStatus>(&answer.body)
             {
                 all.push((status.leader, status.term, status.last));

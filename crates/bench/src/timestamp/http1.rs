@@ -2,8 +2,8 @@
 
 use std::io;
 
+use esker_client::{NodeCaller, NodeStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::timestamp::tally::{ANSWER_BYTES_MAX, AnswerHead};
 
@@ -11,7 +11,7 @@ const HEADERS_MAX: usize = 32;
 
 /// A connection, and what came over it.
 pub struct Connection {
-    stream: TcpStream,
+    stream: NodeStream,
     request: Vec<u8>,
     bytes: Vec<u8>,
     /// Bytes that came.
@@ -19,9 +19,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub async fn open(address: &str, path: &str) -> io::Result<Self> {
-        let stream = esker_server::connect(address).await?;
-        stream.set_nodelay(true)?;
+    pub async fn open(caller: &NodeCaller, address: &str, path: &str) -> io::Result<Self> {
+        let stream = caller.connect(address).await.map_err(io::Error::other)?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes();
         Ok(Self { stream, request, bytes: vec![0; 4096], filled: 0 })
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
+use esker_client::NodeCaller;
 use esker_oracle::Timestamp;
 use http_body_util::Full;
 use hyper::Response;
@@ -16,7 +17,9 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 
 use crate::timestamp::load::Load;
+use crate::timestamp::multiplexed::Dialer;
 use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
+use esker_command::endpoints::client_failure;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::print;
 
@@ -110,7 +113,9 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
         read.map_err(|error| Failure::from_io("read the port of the floor", &error))?;
     }
     let address = format!("127.0.0.1:{}", port.trim());
-    let load = Load::new(arguments, None, vec![address.clone()], address)?;
+    let server = NodeCaller::new([&address], None).map_err(|error| client_failure(&error))?;
+    let dialer = Dialer::new(arguments.protocol, None)?;
+    let load = Load::new(arguments, dialer, server, address);
     let (tally, time) = load.run(time).await?;
     Ok(tally.latencies.count() as f64 / time.as_secs_f64().max(1e-9))
 }

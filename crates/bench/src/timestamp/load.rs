@@ -1,17 +1,18 @@
 //! Connections that ask, each for one answer after the other.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use esker_server::{Members, ask};
+use esker_client::NodeCaller;
+use esker_server::Members;
 use parking_lot::Mutex;
 
 use crate::timestamp::http1;
 use crate::timestamp::multiplexed::{Connection, Dialer};
 use crate::timestamp::tally::{AnswerHead, CallBudget, Tally, Times, range};
 use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
+use esker_command::endpoints::call_failure;
 use esker_command::exit::{Failure, Outcome};
 
 /// A request without an answer for so long has failed.
@@ -24,18 +25,18 @@ const PACED_CONNECTIONS: u32 = 50;
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The address of the leader, as one of these members knows it.
-pub async fn find_leader(members: &[String], patience: Duration) -> Outcome<String> {
+pub async fn find_leader(caller: &NodeCaller, patience: Duration) -> Outcome<String> {
     let deadline = Instant::now() + patience;
     let mut why = "no node was named".to_owned();
     loop {
-        for member in members {
-            match ask(member, "/members", None, Duration::from_secs(1)).await {
+        for member in caller.endpoints() {
+            match caller.get(member, "/members", Duration::from_secs(1)).await {
                 Ok(answer) => match serde_json::from_slice::<Members>(&answer.body) {
                     Ok(Members { leader: Some(leader), .. }) => return Ok(leader.addr),
                     Ok(_) => why = format!("{member} knows no leader"),
                     Err(_) => why = format!("{member} is no node of a cluster"),
                 },
-                Err(error) => why = error.to_string(),
+                Err(error) => why = call_failure(&error).message().to_owned(),
             }
         }
         if Instant::now() >= deadline {
@@ -54,7 +55,7 @@ pub struct Load {
     n: u32,
     is_range: bool,
     path: String,
-    members: Vec<String>,
+    members: NodeCaller,
     leader: Mutex<String>,
     /// The time between two requests of one caller.
     period: Option<Duration>,
@@ -69,19 +70,19 @@ pub struct Load {
 }
 
 impl Load {
-    /// Over HTTP/3, a server needs a certificate of `ca`, if there is one.
+    /// Creates the load of these members.
     pub fn new(
         arguments: &TsBenchArguments,
-        ca: Option<&Path>,
-        members: Vec<String>,
+        dialer: Dialer,
+        members: NodeCaller,
         leader: String,
-    ) -> Outcome<Self> {
+    ) -> Self {
         let streams = arguments.streams();
         let callers = f64::from(arguments.connections) * f64::from(streams);
         let period = arguments.rate.map(|rate| Duration::from_secs_f64(callers / f64::from(rate)));
-        Ok(Self {
+        Self {
             protocol: arguments.protocol,
-            dialer: Dialer::new(arguments.protocol, ca)?,
+            dialer,
             connections: arguments.connections,
             streams,
             n: arguments.n,
@@ -95,12 +96,12 @@ impl Load {
             last_success: Mutex::new(None),
             budget: CallBudget::of_memory(),
             stop: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Requests of one timestamp each over HTTP/1.1, so many a second.
     pub fn paced(
-        members: Vec<String>,
+        members: NodeCaller,
         leader: String,
         rate: u32,
         begun: Instant,
@@ -254,9 +255,11 @@ impl Caller {
             while again && !self.load.is_over() {
                 let address = self.load.leader.lock().clone();
                 let Some(open) = &mut connection else {
-                    match http1::Connection::open(&address, &self.load.path).await {
-                        Ok(opened) => connection = Some(opened),
-                        Err(_) => self.failed("connect", None).await,
+                    let opened =
+                        http1::Connection::open(&self.load.members, &address, &self.load.path);
+                    match tokio::time::timeout(CONNECT_TIMEOUT, opened).await {
+                        Ok(Ok(opened)) => connection = Some(opened),
+                        _ => self.failed("connect", None).await,
                     }
                     continue;
                 };
@@ -359,7 +362,8 @@ impl Caller {
         let is_named = leader.is_some();
         let next = leader.or_else(|| {
             self.turn += 1;
-            self.load.members.get(self.turn % self.load.members.len().max(1)).cloned()
+            let members = self.load.members.endpoints();
+            members.get(self.turn % members.len().max(1)).cloned()
         });
         if let Some(next) = next {
             *self.load.leader.lock() = next;

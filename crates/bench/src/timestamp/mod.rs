@@ -28,6 +28,7 @@ pub use http_floor::{TsFloorArguments, run as run_floor};
 pub use timestamp_arguments::TsBenchArguments;
 
 use load::{Load, find_leader};
+use multiplexed::Dialer;
 
 /// Runs `esker-bench ts`.
 pub fn run(arguments: &TsBenchArguments) -> Outcome {
@@ -46,14 +47,15 @@ pub fn run(arguments: &TsBenchArguments) -> Outcome {
 }
 
 async fn measure(arguments: &TsBenchArguments) -> Outcome {
-    let members = arguments.endpoints();
-    let leader = find_leader(members, arguments.timeout).await?;
+    let members = arguments.caller()?;
+    let leader = find_leader(&members, arguments.timeout).await?;
     let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
-    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader.clone())?;
+    let dialer = || Dialer::new(arguments.protocol, arguments.ca());
+    let load = Load::new(arguments, dialer()?, members.clone(), leader.clone());
     load.probe(arguments.timeout).await?;
     let before = http_floor::rate(arguments, floor_part).await?;
     resources::reset_peak();
-    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader)?;
+    let load = Load::new(arguments, dialer()?, members, leader);
     let snapshot = Snapshot::now();
     let (tally, time) = load.run(Duration::from_secs_f64(arguments.seconds)).await?;
     let mut used = snapshot.used();

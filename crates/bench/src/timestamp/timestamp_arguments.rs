@@ -1,12 +1,13 @@
 //! The flags of `esker-bench ts`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use esker_client::{ClientBuilder, NodeCaller};
 
 use esker_command::endpoints::Endpoints;
-use esker_command::exit::Outcome;
+use esker_command::exit::{Failure, Outcome};
 use esker_command::quantity::{seconds, timeout};
 
 const EXAMPLES: &str = "\
@@ -19,6 +20,9 @@ Examples:
 
   # HTTP/3 in the same way
   esker-bench ts --protocol h3 --connections 16 --streams 32 --json
+
+  # HTTP/1.1 over TLS
+  esker-bench ts --endpoint https://127.0.0.1:8080 --ca ca.pem
 
   # 1,000 tasks that share one client of the Rust crate
   esker-bench ts --callers 1000
@@ -79,9 +83,6 @@ pub struct TsBenchArguments {
     /// Requests at a time on each connection of HTTP/2 or HTTP/3
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=250))]
     pub streams: u32,
-    /// A certificate that h3 trusts, PEM; on loopback it accepts any [default: none]
-    #[arg(long, value_name = "FILE")]
-    pub ca: Option<PathBuf>,
     /// Timestamps of a request
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub n: u32,
@@ -122,7 +123,10 @@ pub struct TsBenchArguments {
 
 impl TsBenchArguments {
     pub fn check(&self) -> Outcome {
-        Ok(())
+        match self.protocol == Protocol::H2c && self.endpoints.is_https() {
+            true => Err(Failure::usage("--protocol h2c is without TLS: give h1 or h3")),
+            false => Ok(()),
+        }
     }
 
     /// Requests at a time on each connection.
@@ -130,8 +134,22 @@ impl TsBenchArguments {
         if self.protocol == Protocol::H1 { 1 } else { self.streams }
     }
 
-    pub fn endpoints(&self) -> &[String] {
-        self.endpoints.given()
+    /// The caller of the members. Over HTTP/3, `--ca` is for the connections of the load, too.
+    pub fn caller(&self) -> Outcome<NodeCaller> {
+        match self.protocol {
+            Protocol::H3 => self.endpoints.caller_beside_http3(),
+            _ => self.endpoints.caller(),
+        }
+    }
+
+    /// The builder of a client of the members.
+    pub fn client(&self) -> ClientBuilder {
+        self.endpoints.client()
+    }
+
+    /// The authority that HTTP/3 trusts. Without one it accepts any certificate on loopback.
+    pub fn ca(&self) -> Option<&Path> {
+        self.endpoints.ca()
     }
 
     pub fn is_range(&self) -> bool {

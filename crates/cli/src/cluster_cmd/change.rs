@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use clap::Args;
+use esker_client::{NodeAnswer, NodeCaller};
 use esker_server::{
     AddNodeRequest, FollowClockRequest, FollowClockResponse, MemberInfo, Members, NodeStatus,
-    RemoveNodeRequest, TransferRequest, TransferResponse, ask, ask_leader, is_address,
+    RemoveNodeRequest, TransferRequest, TransferResponse, is_address,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::clocks;
-use esker_command::endpoints::Endpoints;
+use esker_command::endpoints::{Endpoints, call_failure, members};
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output::print;
 use esker_command::quantity::number;
+use esker_command::token_file::TokenFile;
 
 /// How long a change may take.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -25,6 +26,21 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long a node is asked who it is.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The nodes of a command that changes their cluster.
+#[derive(Debug, Args)]
+pub struct ChangedCluster {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    #[command(flatten)]
+    token: TokenFile,
+}
+
+impl ChangedCluster {
+    fn caller(&self) -> Outcome<NodeCaller> {
+        self.token.apply(self.endpoints.caller()?)
+    }
+}
 
 const TRANSFER: &str = "\
 Examples:
@@ -39,7 +55,7 @@ Examples:
 #[command(after_help = TRANSFER)]
 pub struct TransferArguments {
     #[command(flatten)]
-    endpoints: Endpoints,
+    cluster: ChangedCluster,
     /// The number of the node [default: the voter that has most of the log]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     to: Option<u64>,
@@ -60,7 +76,7 @@ that cannot.";
 #[command(after_help = ADD)]
 pub struct AddArguments {
     #[command(flatten)]
-    endpoints: Endpoints,
+    cluster: ChangedCluster,
     /// The number of the node
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     node_id: u64,
@@ -85,7 +101,7 @@ a new one a new number.";
 #[command(after_help = REMOVE)]
 pub struct RemoveArguments {
     #[command(flatten)]
-    endpoints: Endpoints,
+    cluster: ChangedCluster,
     /// The number of the node
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     node_id: u64,
@@ -105,23 +121,24 @@ most voters is refused.";
 #[command(after_help = FOLLOW_CLOCK)]
 pub struct FollowClockArguments {
     #[command(flatten)]
-    endpoints: Endpoints,
+    cluster: ChangedCluster,
     /// Also if most other voters have another time
     #[arg(long)]
     force: bool,
 }
 
 pub async fn transfer(arguments: &TransferArguments) -> Outcome {
-    let members = arguments.endpoints.members().await?;
+    let caller = arguments.cluster.caller()?;
+    let members = members(&caller).await?;
     let wanted = TransferRequest { cluster: members.cluster.clone(), node: arguments.to };
-    let answer = change(&arguments.endpoints, &members, "/cluster/transfer", &wanted).await?;
+    let answer = change(&caller, &members, "/cluster/transfer", &wanted, CHANGE_TIMEOUT).await?;
     let TransferResponse { node } = read(&answer)?;
     print(&format!("node {node} leads\n"))
 }
 
 pub async fn add(arguments: &AddArguments) -> Outcome {
-    let node = arguments.node_id;
-    let (members, known) = member(&arguments.endpoints, node).await?;
+    let (caller, node) = (arguments.cluster.caller()?, arguments.node_id);
+    let (members, known) = member(&caller, node).await?;
     for (flag, address) in [("--addr", &arguments.addr), ("--raft-addr", &arguments.raft_addr)] {
         if let Some(address) = address.as_ref().filter(|address| !is_address(address)) {
             return Err(Failure::usage(format!("{flag} {address}: not the host:port of one host")));
@@ -135,11 +152,11 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
         store: None,
         joins: false,
     };
-    let there = who_answers(&wanted.addr).await;
+    let there = who_answers(&caller, &wanted.addr).await;
     if there.as_ref().is_some_and(|there| there.node != node || there.cluster != wanted.cluster) {
         return Err(Failure::failed(format!("another node answers at {}", wanted.addr)));
     }
-    change(&arguments.endpoints, &members, "/cluster/add", &wanted).await?;
+    change(&caller, &members, "/cluster/add", &wanted, CHANGE_TIMEOUT).await?;
     if there.is_none() {
         complain(&format!("no node answers at {} yet", wanted.addr));
     }
@@ -148,10 +165,10 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
 
 /// The members, and the one of this number. A node that knows no leader may have missed that it was
 /// added.
-async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, MemberInfo)> {
+async fn member(caller: &NodeCaller, node: u64) -> Outcome<(Members, MemberInfo)> {
     let deadline = Instant::now() + CHANGE_TIMEOUT;
     loop {
-        let members = endpoints.members().await?;
+        let members = members(caller).await?;
         if let Some(known) = members.members.iter().find(|member| member.node == node) {
             let known = known.clone();
             return Ok((members, known));
@@ -173,69 +190,60 @@ async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, MemberInf
 }
 
 /// The node at this address, if there is one.
-async fn who_answers(address: &str) -> Option<NodeStatus> {
-    let answer = ask(address, "/status", None, IDENTITY_TIMEOUT).await.ok()?;
+async fn who_answers(caller: &NodeCaller, address: &str) -> Option<NodeStatus> {
+    let answer = caller.get(address, "/status", IDENTITY_TIMEOUT).await.ok()?;
     serde_json::from_slice(&answer.body).ok()
 }
 
 pub async fn remove(arguments: &RemoveArguments) -> Outcome {
-    let members = arguments.endpoints.members().await?;
+    let caller = arguments.cluster.caller()?;
+    let members = members(&caller).await?;
     let wanted = RemoveNodeRequest { cluster: members.cluster.clone(), node: arguments.node_id };
-    change(&arguments.endpoints, &members, "/cluster/remove", &wanted).await?;
+    change(&caller, &members, "/cluster/remove", &wanted, CHANGE_TIMEOUT).await?;
     print(&format!("node {} is no member any more\n", arguments.node_id))
 }
 
 pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
-    let members = arguments.endpoints.members().await?;
+    let caller = arguments.cluster.caller()?;
+    let members = members(&caller).await?;
     let begun = Instant::now();
     if !arguments.force
-        && let Some(why) = clocks::disagreement(&members).await
+        && let Some(why) = clocks::disagreement(&caller, &members).await
     {
         return Err(Failure::failed(format!("{why}; --force follows it all the same")));
     }
     let left = CHANGE_TIMEOUT.saturating_sub(begun.elapsed());
     let wanted = FollowClockRequest { cluster: members.cluster.clone() };
-    let answer =
-        changed(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted, left).await?;
+    let answer = change(&caller, &members, "/cluster/follow-clock", &wanted, left).await?;
     let FollowClockResponse { epoch } = read(&answer)?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }
 
 /// Asks the leader for a change, and returns its answer.
 async fn change(
-    endpoints: &Endpoints,
-    members: &Members,
-    path: &str,
-    wanted: &impl Serialize,
-) -> Result<Bytes, Failure> {
-    changed(endpoints, members, path, wanted, CHANGE_TIMEOUT).await
-}
-
-/// The same, for so long.
-async fn changed(
-    endpoints: &Endpoints,
+    caller: &NodeCaller,
     members: &Members,
     path: &str,
     wanted: &impl Serialize,
     patience: Duration,
-) -> Result<Bytes, Failure> {
+) -> Outcome<NodeAnswer> {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
-    let answer = ask_leader(&endpoints.all(members), path, Some(&body), patience).await;
-    let answer = answer.map_err(|error| {
-        let advice = match error.may_still_happen {
-            true => "; the change may still be made: look at `esker cluster status`",
-            false => "",
-        };
-        Failure::failed(format!("{error}{advice}"))
+    let others: Vec<_> = members.members.iter().map(|member| member.addr.clone()).collect();
+    let answer = caller.change(&others, path, &body, patience).await.map_err(|error| {
+        let failure = call_failure(&error);
+        match error.may_still_happen {
+            true => failure.or_else("the change may still be made: look at `esker cluster status`"),
+            false => failure,
+        }
     })?;
-    match answer.status.is_success() {
-        true => Ok(answer.body),
-        false => Err(Failure::failed(answer.text())),
+    match answer.status {
+        200..300 => Ok(answer),
+        _ => Err(Failure::failed(answer.text())),
     }
 }
 
 /// Decodes the leader's answer.
-fn read<T: DeserializeOwned>(answer: &[u8]) -> Outcome<T> {
-    serde_json::from_slice(answer)
+fn read<T: DeserializeOwned>(answer: &NodeAnswer) -> Outcome<T> {
+    serde_json::from_slice(&answer.body)
         .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use esker_server::{ClockStatus, MemberInfo, Members, ask};
+use esker_client::NodeCaller;
+use esker_server::{ClockStatus, MemberInfo, Members};
 use tokio::task::JoinSet;
 
 const CLOCK_CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -21,19 +22,20 @@ struct ClockReading {
 
 /// Describes the difference, if the leader's clock differs from those of most other voters that
 /// answer.
-pub async fn disagreement(members: &Members) -> Option<String> {
+pub async fn disagreement(caller: &NodeCaller, members: &Members) -> Option<String> {
     let mut asked = JoinSet::new();
     for member in members.members.clone().into_iter().filter(|member| member.voter) {
-        asked.spawn(async move { read_clock(&member).await });
+        let caller = caller.clone();
+        asked.spawn(async move { read_clock(&caller, &member).await });
     }
     let all: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     compare(&all)
 }
 
-async fn read_clock(member: &MemberInfo) -> Option<ClockReading> {
+async fn read_clock(caller: &NodeCaller, member: &MemberInfo) -> Option<ClockReading> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = now();
-    let answer = ask(&member.addr, "/clock", None, CLOCK_CALL_TIMEOUT).await.ok()?;
+    let answer = caller.get(&member.addr, "/clock", CLOCK_CALL_TIMEOUT).await.ok()?;
     let within = now().saturating_sub(begin);
     let ClockStatus { node, leads, clock_ns, .. } = serde_json::from_slice(&answer.body).ok()?;
     let here = begin + within / 2;

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_server::{MemberInfo, Members, NodeStatus, ask};
+use esker_client::{CallError, NodeAnswer, NodeCaller};
+use esker_server::{MemberInfo, Members, NodeStatus};
 use serde_json::json;
-use tokio::task::JoinSet;
 
 use super::clocks;
-use esker_command::endpoints::Endpoints;
+use esker_command::endpoints::{Endpoints, get_all, members};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::{escaped, print, print_json};
 
@@ -42,8 +42,9 @@ pub struct StatusArguments {
 }
 
 pub async fn run(arguments: &StatusArguments) -> Outcome {
-    let mut known = arguments.endpoints.members().await?;
-    let statuses = statuses(&known).await;
+    let caller = arguments.endpoints.caller()?;
+    let mut known = members(&caller).await?;
+    let statuses = statuses(&caller, &known).await;
     let newest = newest_leader(statuses.iter().filter_map(|status| status.as_ref().ok()));
     known.leader = known.members.iter().find(|member| Some(member.node) == newest).cloned();
     let Members { leader, members, cluster, changing } = &known;
@@ -76,7 +77,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         }
     }
     if !arguments.json {
-        tally.print_notes(&known).await?;
+        tally.print_notes(&caller, &known).await?;
     }
     tally.outcome(leader.is_some())
 }
@@ -106,7 +107,7 @@ impl Tally {
         self.blocked = self.blocked.take().or_else(|| leader.blocked.clone());
     }
 
-    async fn print_notes(&self, known: &Members) -> Outcome {
+    async fn print_notes(&self, caller: &NodeCaller, known: &Members) -> Outcome {
         if self.leases {
             print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
         }
@@ -118,7 +119,7 @@ impl Tally {
         }
         if let Some((is_ahead, step)) = &self.step {
             print(step)?;
-            match clocks::disagreement(known).await {
+            match clocks::disagreement(caller, known).await {
                 Some(why) => print(&format!("But {why}.\n"))?,
                 None if *is_ahead => {
                     print("If it is right: `esker cluster follow-clock` follows it at once.\n")?;
@@ -153,17 +154,14 @@ impl Tally {
 
 /// Asks all members at once, and returns their answers in their order. While most voters answer and
 /// name no leader, there may be an election: then they are asked again.
-async fn statuses(known: &Members) -> Vec<Result<NodeStatus, String>> {
+async fn statuses(caller: &NodeCaller, known: &Members) -> Vec<Result<NodeStatus, String>> {
     let deadline = Instant::now() + ELECTION_TIMEOUT;
+    let addresses: Vec<_> = known.members.iter().map(|member| member.addr.clone()).collect();
     loop {
-        let mut asked = JoinSet::new();
-        for (at, member) in known.members.iter().cloned().enumerate() {
-            let cluster = known.cluster.clone();
-            asked.spawn(async move { (at, status(&member, &cluster).await) });
-        }
-        let mut answers = asked.join_all().await;
-        answers.sort_by_key(|(at, _)| *at);
-        let statuses: Vec<_> = answers.into_iter().map(|(_, status)| status).collect();
+        let answers = get_all(caller, &addresses, "/status", STATUS_CALL_TIMEOUT).await;
+        let answers = known.members.iter().zip(answers);
+        let statuses: Vec<_> =
+            answers.map(|(member, (_, answer))| status(member, &known.cluster, answer)).collect();
         let voters = known.members.iter().zip(&statuses).filter(|(member, _)| member.voter);
         let silent = voters.clone().filter(|(_, status)| status.is_err()).count();
         let has_quorum = silent * 2 < voters.count();
@@ -181,12 +179,15 @@ fn newest_leader<'a>(statuses: impl Iterator<Item = &'a NodeStatus>) -> Option<u
     named.max_by_key(|(term, _)| *term).map(|(_, leader)| leader)
 }
 
-/// Asks a member. Another node, or one of another cluster, may answer at its address.
-async fn status(member: &MemberInfo, cluster: &str) -> Result<NodeStatus, String> {
+/// The status in the answer of a member. Another node, or one of another cluster, may answer at its
+/// address.
+fn status(
+    member: &MemberInfo,
+    cluster: &str,
+    answer: Result<NodeAnswer, CallError>,
+) -> Result<NodeStatus, String> {
     let failed = |why: String| format!("does not answer: {why}");
-    let answer = ask(&member.addr, "/status", None, STATUS_CALL_TIMEOUT)
-        .await
-        .map_err(|error| failed(error.why))?;
+    let answer = answer.map_err(|error| failed(error.attempt.kind.to_string()))?;
     let status: NodeStatus = serde_json::from_slice(&answer.body)
         .map_err(|_| failed(format!("it answered {}", answer.status)))?;
     match (status.cluster == cluster, status.node == member.node) {

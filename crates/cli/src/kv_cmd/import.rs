@@ -14,10 +14,9 @@ use serde_json::json;
 
 use super::entries::{self, Entry, Framing, FramingArgument};
 use super::open;
-use crate::framing;
-use crate::framing::{BadFraming, Framer};
-use crate::input::{EndOfInput, Event, Input};
 use esker_command::exit::{Failure, Outcome};
+use esker_command::framing::{self, BadFraming, Framer};
+use esker_command::input::{EndOfInput, Event, Input};
 use esker_command::output;
 use esker_command::progress;
 
@@ -176,7 +175,9 @@ impl ImportRun<'_> {
 
     /// Puts what the input has as complete entries.
     fn put_complete(&mut self) -> Outcome {
-        while let Some(record) = self.framer.next().map_err(|bad| self.framing_failure(bad))? {
+        while let Some(record) =
+            self.framer.next_record().map_err(|bad| self.framing_failure(bad))?
+        {
             self.put_record(record)?;
         }
         self.write()

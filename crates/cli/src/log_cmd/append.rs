@@ -17,11 +17,10 @@ use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
 use super::summary::Summary;
-use crate::framing::Framing;
-use crate::framing::{BadFraming, Framer};
-use crate::input::{EndOfInput, Event, Input};
 use esker_command::choices::ReadableBy;
 use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::framing::{BadFraming, Framer, Framing};
+use esker_command::input::{EndOfInput, Event, Input};
 use esker_command::library_errors::with_causes;
 use esker_command::log_options::{self, RetentionArguments, WritingArguments};
 use esker_command::progress;
@@ -281,7 +280,7 @@ impl AppendRun<'_> {
     fn accept_complete(&mut self) -> Result<(), End> {
         let mut records = Vec::new();
         let framing = loop {
-            match self.framer.next() {
+            match self.framer.next_record() {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => break Ok(()),
                 Err(bad) => break Err(End::Framing(bad)),

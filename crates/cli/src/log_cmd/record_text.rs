@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use esker_log::{Position, Seq};
 
-use crate::framing::Framing;
+use esker_command::framing::Framing;
 use esker_command::output;
 
 /// A record, with what is known of it.

@@ -8,8 +8,8 @@ use esker_log::{ReadOptions, RepairError, Salvage, Salvaged, SeqRange};
 
 use super::range::{Range, Take};
 use super::record_text::RecordText;
-use crate::framing::Framing;
 use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::framing::Framing;
 use esker_command::output;
 
 const EXAMPLES: &str = "\

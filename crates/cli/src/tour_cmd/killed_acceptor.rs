@@ -32,10 +32,8 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     }
     let promised = log.promise(SECOND, Slot(0))?.blocking_wait()?;
     let late = log.accept(Slot(slots + 1), FIRST, b"late");
-    ensure!(
-        matches!(late, Err(AcceptError::StaleBallot { .. })),
-        "the old proposer was not refused"
-    );
+    let is_refused = matches!(late, Err(AcceptError::StaleBallot { .. }));
+    ensure!(is_refused, "the old proposer was not refused");
     for entry in promised.uncommitted() {
         log.accept(entry.slot(), SECOND, entry.value())?.blocking_wait()?;
         log.commit(entry.slot(), SECOND)?.blocking_wait()?;
@@ -55,15 +53,14 @@ fn open(dir: &Path) -> Result<ConsensusLog, OpenError> {
 
 /// Accepts slot after slot, and prints how many are durable, until it is killed.
 pub fn accept(dir: &Path) -> StepResult<()> {
-    let (log, mut slot, mut is_open) = (open(dir)?, 0, true);
+    let (log, mut slot) = (open(dir)?, 0);
     log.promise(FIRST, Slot(0))?.blocking_wait()?;
-    while is_open {
+    while print_while_open(&format!("{slot}\n")).unwrap_or(false) {
         log.accept(Slot(slot), FIRST, record(slot).as_bytes())?.blocking_wait()?;
         if slot >= UNCOMMITTED_SLOTS {
             log.commit(Slot(slot - UNCOMMITTED_SLOTS), FIRST)?.blocking_wait()?;
         }
         slot += 1;
-        is_open = print_while_open(&format!("{slot}\n")).unwrap_or(false);
     }
     Ok(log.close()?)
 }

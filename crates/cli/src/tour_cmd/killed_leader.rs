@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use esker_client::Client;
 use esker_oracle::history::{Call, check};
-use esker_server::{Members, ask};
 
 use super::step::{Figure, StepResult};
 use esker_command::exit::Failure;
@@ -15,7 +14,6 @@ use esker_command::task_runtime::task_runtime;
 const NODE_COUNT: u16 = 3;
 /// How long timestamps are asked for before the leader is killed, and after.
 const LOAD_TIME: Duration = Duration::from_millis(500);
-const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     task_runtime()?.block_on(kill(dir))
@@ -25,24 +23,21 @@ async fn kill(dir: &Path) -> StepResult<Vec<Figure>> {
     let begin = Instant::now();
     // Below the ports that the system gives to connections, and others for each tour.
     let own = 40 * (std::process::id() % 70) as u16;
-    let ports = [10_000, 13_000, 16_000, 19_000, 22_000, 25_000].map(|port| port + own);
+    let ports = (10_000..28_000).step_by(3_000).map(|port| port + own);
     let (program, port) = (std::env::current_exe()?, LocalNodes::free_port(ports, NODE_COUNT)?);
     let nodes = LocalNodes::start(program, dir, port, NODE_COUNT, Err).await;
     // The file that it names is removed.
     let why = |failure: Failure| failure.message().split("; see").take(1).collect::<String>();
     let (mut nodes, started) = (nodes.map_err(why)?, begin.elapsed());
-    let client = Client::builder().timeout(CALL_TIMEOUT);
-    let client =
-        (1..=NODE_COUNT).fold(client, |all, node| all.endpoint(nodes.address(node))).build()?;
-    let now = || begin.elapsed().as_nanos() as u64;
+    let endpoints = (1..=NODE_COUNT).map(|node| nodes.address(node));
+    let client = endpoints.fold(Client::builder(), |all, node| all.endpoint(node)).build()?;
     let (mut calls, mut killed) = (Vec::new(), None);
     while killed.is_none_or(|killed| begin.elapsed() < killed + LOAD_TIME) {
+        let now = || begin.elapsed().as_nanos() as u64;
         let (called, range) = (now(), client.timestamps(1).await?);
         calls.push(Call { called, returned: now(), range });
         if killed.is_none() && begin.elapsed() > started + LOAD_TIME {
-            let members = ask(&nodes.address(1), "/members", None, CALL_TIMEOUT).await?;
-            let members: Members = serde_json::from_slice(&members.body)?;
-            nodes.kill(u16::try_from(members.leader.ok_or("there is no leader")?.node)?);
+            nodes.kill(nodes.leader().await?);
             killed = Some(begin.elapsed());
         }
     }

@@ -16,6 +16,9 @@ Examples:
   # From a cluster: any node, the leader is found
   esker ts --endpoint http://10.0.0.1:8080 --endpoint http://10.0.0.2:8080
 
+  # Over TLS, with the authority of `esker cluster certs`
+  esker ts --endpoint https://10.0.0.1:8080 --ca ca.pem
+
   # What a timestamp says
   esker ts decode 18eb02db3097e5170000000000000001";
 

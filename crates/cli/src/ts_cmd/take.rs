@@ -4,13 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use clap::Args;
-use esker_client::Client;
 use esker_oracle::Range;
 
 use crate::ts_cmd::timestamp_text::show;
-use esker_command::endpoints::Endpoints;
+use esker_command::endpoints::{Endpoints, check_one_cluster, client_failure};
 use esker_command::exit::{Failure, Outcome, complain};
-use esker_command::library_errors::with_causes;
 use esker_command::output;
 use esker_command::quantity::{number, timeout};
 use esker_command::signals::Stop;
@@ -40,16 +38,15 @@ pub struct TakeArguments {
 
 pub fn run(arguments: &TakeArguments) -> Outcome {
     task_runtime()?.block_on(async {
-        let check_one_cluster = arguments.endpoints.check_one_cluster(arguments.timeout);
-        let mut builder = Client::builder().timeout(arguments.timeout);
-        for endpoint in arguments.endpoints.given() {
-            builder = builder.endpoint(endpoint);
-        }
-        let client = builder.build().map_err(failed)?;
+        let caller = arguments.endpoints.caller()?;
+        let check_one_cluster = check_one_cluster(&caller, arguments.timeout);
+        let client = arguments.endpoints.client().timeout(arguments.timeout);
+        let client = client.build().map_err(|error| client_failure(&error))?;
         if !arguments.watch {
             let (checked, range) = tokio::join!(check_one_cluster, client.timestamps(arguments.n));
             checked?;
-            return show_all(range.map_err(failed)?, arguments).map(drop);
+            let range = range.map_err(|error| client_failure(&error))?;
+            return show_until(range, arguments, &AtomicBool::new(false)).map(drop);
         }
         let failed = |error| Failure::from_io("wait for signals", &error);
         let stop = Stop::on_signals().map_err(failed)?;
@@ -62,7 +59,7 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
                 match client.timestamps(arguments.n).await {
                     Ok(range) if !show_until(range, arguments, &stopped)? => return Ok(()),
                     Ok(_) => {}
-                    Err(error) => complain(&with_causes(&error)),
+                    Err(error) => complain(client_failure(&error).message()),
                 }
                 tokio::time::sleep(WATCH_INTERVAL).await;
             }
@@ -72,14 +69,6 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
             _ = closed => Ok(()),
         }
     })
-}
-
-fn failed(error: esker_client::Error) -> Failure {
-    Failure::failed(with_causes(&error))
-}
-
-fn show_all(range: Range, arguments: &TakeArguments) -> Outcome<bool> {
-    show_until(range, arguments, &AtomicBool::new(false))
 }
 
 /// Returns whether to continue: nothing stopped the command, and standard output is still open for

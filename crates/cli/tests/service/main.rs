@@ -22,4 +22,5 @@ mod signals;
 #[cfg(feature = "otlp")]
 mod spans;
 mod timestamps;
+mod tls_flags;
 mod waiting;

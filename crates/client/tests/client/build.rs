@@ -11,7 +11,7 @@ use crate::fake::{Fake, Issuer};
 async fn wrong_options_are_refused() {
     let error = Client::builder().build().unwrap_err();
     assert!(matches!(error, Error::NoEndpoint), "{error}");
-    for wrong in ["", "a", "https://a:1", "http://a:1/b", "a:0", "a:99999", "ftp://a:1", "a b:1"] {
+    for wrong in ["", "a", "https://a", "http://a:1/b", "a:0", "a:99999", "ftp://a:1", "a b:1"] {
         let error = Client::builder().endpoint(wrong).build().unwrap_err();
         assert!(
             matches!(&error, Error::InvalidEndpoint(text) if text == wrong),

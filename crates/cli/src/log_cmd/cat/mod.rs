@@ -15,9 +15,9 @@ use std::time::Duration;
 use clap::Args;
 use esker_log::{ConsumerError, Error, ReadOnlyLog, ReadOptions};
 
-use crate::framing::Framing;
 use crate::writer_process;
 use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::framing::Framing;
 use esker_command::output;
 use esker_command::quantity;
 use esker_command::signals::Stop;

@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use esker_log::{Batch, Error, LogError, LogStream, ReadError, Record, Seq};
 
-use crate::framing::Framing;
 use crate::log_cmd::range::{Range, Take};
 use crate::log_cmd::record_text::RecordText;
 use esker_command::exit::complain;
+use esker_command::framing::Framing;
 use esker_command::output;
 
 /// Why printing ended before the durable watermark.

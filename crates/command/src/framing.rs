@@ -52,6 +52,7 @@ pub enum BadFraming {
         record: u64,
         /// The length of the record, where it is known.
         length: Option<usize>,
+        /// The most bytes of a record.
         limit: usize,
     },
     /// The input ends inside a record.
@@ -125,7 +126,7 @@ impl Framer {
     }
 
     /// Returns the next complete record, as a range for [`Framer::bytes`].
-    pub fn next(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+    pub fn next_record(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let found = match self.framing {
             Framing::Lines | Framing::Json => self.next_line()?,
             Framing::Len32 => self.next_len32()?,
@@ -218,7 +219,7 @@ mod tests {
                 for bytes in input.chunks(chunk) {
                     framer.room()[..bytes.len()].copy_from_slice(bytes);
                     framer.filled(bytes.len());
-                    while let Some(record) = framer.next()? {
+                    while let Some(record) = framer.next_record()? {
                         all.push(framer.bytes(record).to_vec());
                     }
                 }

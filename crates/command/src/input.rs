@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use esker_command::exit::{Failure, Outcome, complain};
-use esker_command::signals::Stop;
+use crate::exit::{Failure, Outcome, complain};
+use crate::signals::Stop;
 
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,9 @@ pub enum Event {
 /// How reading the input ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndOfInput {
+    /// All of it was read.
     Complete,
+    /// A signal arrived before.
     Signal,
 }
 
