@@ -8,9 +8,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod counts;
+mod dist;
 mod experiment;
 mod mutate;
 mod mutations;
+mod packages;
 mod public_api;
 mod soak;
 mod steps;
@@ -34,7 +36,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every step: fmt, clippy, test, selftest, doc, tidy, deny, book
+    /// Run every step: fmt, clippy, test, selftest, features, doc, tidy, deny, book, packages
     Verify {
         /// Leave out the tests
         #[arg(long)]
@@ -60,11 +62,15 @@ enum Command {
     Deny,
     /// Build the book with mdbook, where it is installed
     Book,
+    /// Check the unit, the chart, the alerts and the scripts of packages, where their tools are
+    Packages,
     /// Apply the mutations of a crate's mutations.toml, one at a time, and demand that the tests
     /// catch them
     Mutate(mutate::Options),
     /// Write the page of the experiment from its recorded results, or record them first
     Experiment(experiment::Options),
+    /// Build and pack a release, reproducibly, into target/dist
+    Dist(dist::Options),
     /// Damage many directories, in release, and hold what the log says against what is known
     Soak(soak::Options),
 }
@@ -84,10 +90,12 @@ fn main() -> ExitCode {
         Command::Tidy => verify::run(&[Step::Tidy]),
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),
+        Command::Packages => verify::run(&[Step::Packages]),
         Command::Mutate(options) => mutate::run(&options),
         Command::Experiment(options) => {
             workspace::root().and_then(|root| experiment::run(&root, &options))
         }
+        Command::Dist(options) => dist::run(&options),
         Command::Soak(options) => soak::run(&options),
     };
     match passed {

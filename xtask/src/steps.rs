@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::counts::Counts;
 use crate::workspace::{self, PACKAGED};
-use crate::{public_api, tidy};
+use crate::{packages, public_api, tidy};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -21,6 +21,7 @@ pub enum Step {
     Tidy,
     Deny,
     Book,
+    Packages,
 }
 
 /// How a step ended.
@@ -51,7 +52,7 @@ const IN_TESTS: [&str; 8] = [
 ];
 
 impl Step {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fmt,
         Self::Clippy,
         Self::Test,
@@ -61,8 +62,9 @@ impl Step {
         Self::Tidy,
         Self::Deny,
         Self::Book,
+        Self::Packages,
     ];
-    pub const WITHOUT_TESTS: [Self; 8] = [
+    pub const WITHOUT_TESTS: [Self; 9] = [
         Self::Fmt,
         Self::Clippy,
         Self::Selftest,
@@ -71,6 +73,7 @@ impl Step {
         Self::Tidy,
         Self::Deny,
         Self::Book,
+        Self::Packages,
     ];
 
     pub fn name(self) -> &'static str {
@@ -84,6 +87,7 @@ impl Step {
             Self::Tidy => "tidy",
             Self::Deny => "deny",
             Self::Book => "book",
+            Self::Packages => "packages",
         }
     }
 
@@ -139,6 +143,7 @@ impl Step {
                 compared(root)
             }
             Self::Tidy => tidy::run(root).map(verdict),
+            Self::Packages => packages::run(root).map(verdict),
             Self::Deny if !answers(cargo(&["deny", "--version"])) => {
                 Ok(skipped("cargo-deny is not installed"))
             }

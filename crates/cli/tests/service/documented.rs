@@ -12,6 +12,7 @@ use crate::lines::{NodeProcess, serve};
 use crate::nodes::LONG;
 
 const PAGE: &str = include_str!("../../../../docs/src/service.md");
+const UNIT: &str = include_str!("../../../../packaging/systemd/esker.service");
 
 /// The text after a heading, up to the next.
 fn section(heading: &str) -> &'static str {
@@ -148,13 +149,17 @@ async fn three_nodes_start_as_the_page_says() {
     nodes.into_iter().for_each(|node| drop(node.stop()));
 }
 
-/// The unit of the page runs a program that starts with the file of the page, and restarts it.
+/// The unit runs a program that starts with the file of the page, and restarts it.
 ///
 /// Bug: `systemd` gave up after five starts on a full disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_unit_of_the_page_has_what_it_names() {
+async fn the_unit_has_what_it_names() {
     let trimmed = |kind| lines("As a service", kind).into_iter().map(str::trim).collect::<Vec<_>>();
-    let unit = trimmed("ini");
+    let unit: Vec<_> = UNIT.lines().collect();
+    assert_eq!(
+        lines("As a service", "ini"),
+        ["{{#include ../../packaging/systemd/esker.service}}"]
+    );
     let line = |name: &str| unit.iter().find_map(|line| line.strip_prefix(name)).unwrap();
     let at = |wanted: &str| unit.iter().position(|line| *line == wanted).unwrap();
     assert!(at("[Unit]") < at("StartLimitIntervalSec=0"));
@@ -165,7 +170,7 @@ async fn the_unit_of_the_page_has_what_it_names() {
                                     /usr/sbin/nologin {}",
         line("User=")
     )));
-    let started = line("ExecStart=/usr/local/bin/esker serve --data /var/lib/esker/data --config ");
+    let started = line("ExecStart=esker serve --data /var/lib/esker/data --config ");
     assert!(page.contains(&format!("Write `{started}`")), "{started}");
     // The file, with addresses of this machine, and without files that it lacks.
     let is_there = |line: &&str| !line.contains("/etc/esker/");

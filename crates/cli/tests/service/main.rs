@@ -15,6 +15,7 @@ mod lines;
 mod local;
 mod nodes;
 mod output;
+mod packaged;
 #[cfg(feature = "profile")]
 mod profile;
 mod settings;
