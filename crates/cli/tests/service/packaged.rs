@@ -145,3 +145,21 @@ fn the_settings_of_the_packages_are_known() {
     assert!(printed.contains("unknown key `no_setting`"), "{printed}");
     assert!(SETTINGS.lines().all(|line| line.is_empty() || line.starts_with('#')));
 }
+
+/// The keys that the chart writes are those of the file.
+#[test]
+fn the_settings_of_the_chart_are_known() {
+    let chart = include_str!("../../../../packaging/helm/esker/templates/configmap.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let keys = chart.lines().filter_map(|line| line.trim().split_once(" = ").map(|(key, _)| key));
+    let keys: BTreeSet<_> = keys.filter(|key| !key.starts_with('{')).collect();
+    assert!(keys.len() > 10, "{keys:?}");
+    for key in keys {
+        // No key takes an empty list, and one that is not known is another error.
+        let file = dir.path().join("esker.toml");
+        fs::write(&file, format!("{key} = []\n")).unwrap();
+        let serve = serve(&["--config", file.to_str().unwrap()]);
+        let printed = run(serve, b"").exits(2).err;
+        assert!(!printed.contains("unknown key"), "{printed}");
+    }
+}
