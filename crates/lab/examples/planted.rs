@@ -14,8 +14,8 @@ use esker_log::{Log, Start};
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
 const SEGMENT_BYTES: u32 = 64 << 10;
-const WRITES: u64 = 48;
-const KEYS: u64 = 5;
+const WRITE_COUNT: u64 = 48;
+const KEY_COUNT: u64 = 5;
 /// Writes that stay when a log is truncated.
 const LOG_RECORDS_KEPT: u64 = 8;
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
@@ -66,7 +66,7 @@ fn open_log() -> Result<Log> {
 
 fn run_log() -> Result<()> {
     let log = open_log()?;
-    for n in 1..=WRITES {
+    for n in 1..=WRITE_COUNT {
         let ticket = log.append(value(n))?;
         // As soon as anyone may take it for durable.
         while log.durable() < ticket.seq() {
@@ -101,8 +101,8 @@ fn open_store() -> Result<Store> {
 
 fn run_store() -> Result<()> {
     let store = open_store()?;
-    for n in 1..=WRITES {
-        store.keyspace().put(format!("k{}", n % KEYS), value(n))?.blocking_wait()?;
+    for n in 1..=WRITE_COUNT {
+        store.keyspace().put(format!("k{}", n % KEY_COUNT), value(n))?.blocking_wait()?;
         println!("durable {n}");
         if n % 12 == 0 {
             store.compact()?;
@@ -114,9 +114,9 @@ fn run_store() -> Result<()> {
 
 fn check_store(acknowledged: u64) -> Result<()> {
     let store = open_store()?;
-    let oldest = acknowledged.saturating_sub(KEYS - 1).max(1);
+    let oldest = acknowledged.saturating_sub(KEY_COUNT - 1).max(1);
     for n in oldest..=acknowledged {
-        let found = store.keyspace().get(format!("k{}", n % KEYS))?.ok_or("a key is gone")?;
+        let found = store.keyspace().get(format!("k{}", n % KEY_COUNT))?.ok_or("a key is gone")?;
         let number = u64::from_le_bytes(*found.first_chunk().ok_or("a value is cut")?);
         require(number >= n, "an older value is there")?;
         require(*found == *value(number), "a key has another value")?;
@@ -132,13 +132,13 @@ fn open_manager() -> Result<LogManager> {
 }
 
 fn log_of(manager: &LogManager, n: u64) -> Result<LogGuard> {
-    Ok(manager.get(format!("k{}", n % KEYS))?)
+    Ok(manager.get(format!("k{}", n % KEY_COUNT))?)
 }
 
 fn run_manager() -> Result<()> {
     let manager = open_manager()?;
-    for n in 1..=WRITES {
-        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEYS));
+    for n in 1..=WRITE_COUNT {
+        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEY_COUNT));
         log.accept(slot, BALLOT, &value(n))?.blocking_wait()?;
         log.commit(slot, BALLOT)?.blocking_wait()?;
         if slot.0 % 3 == 2 {
@@ -153,10 +153,10 @@ fn run_manager() -> Result<()> {
 fn check_manager(acknowledged: u64) -> Result<()> {
     let manager = open_manager()?;
     for n in 1..=acknowledged {
-        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEYS));
+        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEY_COUNT));
         let guard: Guard = log.pin();
         require(*log.read_committed(slot, &guard)?.value() == *value(n), "another value")?;
-        if slot.0 % 3 == 2 && n + KEYS * 3 > acknowledged {
+        if slot.0 % 3 == 2 && n + KEY_COUNT * 3 > acknowledged {
             log.snapshots().verify(slot)?;
         }
     }

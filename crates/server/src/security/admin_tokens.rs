@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::header::HeaderValue;
+use rustix::process::geteuid;
 
 use crate::certificate::read_pem as read_file;
 use crate::error::ServerError;
@@ -96,8 +97,10 @@ fn read(path: &Path) -> Result<Vec<String>, String> {
     let shown = path.display();
     let failed = |error| format!("cannot read {shown}: {error}");
     let bytes = read_file(path).map_err(failed)?.ok_or_else(|| format!("{shown} is not there"))?;
-    let mode = path.metadata().map_err(failed)?.mode();
-    if mode & 0o077 != 0 {
+    // A secret that is mounted for the group of a container belongs to root.
+    let found = path.metadata().map_err(failed)?;
+    let refused = if found.uid() == 0 && !geteuid().is_root() { 0o037 } else { 0o077 };
+    if found.mode() & refused != 0 {
         return Err(format!("{shown} is readable by others: chmod 600 {shown}"));
     }
     let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is no text"))?;
