@@ -100,7 +100,7 @@ impl NodeCaller {
     /// [`ClientBuilder::tls`](crate::ClientBuilder::tls).
     ///
     /// # Errors
-    /// Those of [`ClientBuilder::build`](crate::ClientBuilder::build) for endpoints and TLS.
+    /// The errors of [`ClientBuilder::build`](crate::ClientBuilder::build) for endpoints and TLS.
     pub fn new(
         endpoints: impl IntoIterator<Item = impl Into<String>>,
         tls: Option<TlsOptions>,

@@ -128,7 +128,7 @@ fn call_text(error: &CallError) -> String {
     format!("{error}{}", advice(&error.attempt.kind))
 }
 
-/// What helps against the failure of an attempt.
+/// The advice against the failure of an attempt.
 fn advice(kind: &AttemptErrorKind) -> &'static str {
     match kind {
         AttemptErrorKind::Tls(why) => match why {

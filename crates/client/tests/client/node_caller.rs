@@ -22,10 +22,10 @@ const CHANGE: &str = "/cluster/transfer";
 const TOKEN: &str = "0123456789abcdef";
 
 /// A request: its method, path, token and body.
-type Seen = (String, String, Option<String>, String);
+type ReceivedRequest = (String, String, Option<String>, String);
 
 /// A node that gives this answer to all but `GET /up`, and the requests that it got.
-async fn node(reply: Reply) -> (String, Arc<Mutex<Vec<Seen>>>) {
+async fn node(reply: Reply) -> (String, Arc<Mutex<Vec<ReceivedRequest>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -59,7 +59,7 @@ async fn node(reply: Reply) -> (String, Arc<Mutex<Vec<Seen>>>) {
 }
 
 /// The requests of the list that were changes.
-fn changes(seen: &Mutex<Vec<Seen>>) -> Vec<Seen> {
+fn changes(seen: &Mutex<Vec<ReceivedRequest>>) -> Vec<ReceivedRequest> {
     seen.lock().iter().filter(|(method, ..)| method == "POST").cloned().collect()
 }
 
@@ -85,7 +85,7 @@ async fn leader_gets_a_change_with_its_token_over_tls() {
     assert_eq!((changes(&at_follower), changes(&at_leader)), (expected.clone(), expected));
     let read = caller.get(&follower, "/members", TEST_TIMEOUT).await.unwrap();
     assert_eq!(read.status, 409);
-    let with_token = |seen: &Seen| seen.0 == "GET" && seen.2.is_some();
+    let with_token = |seen: &ReceivedRequest| seen.0 == "GET" && seen.2.is_some();
     assert!(!at_follower.lock().iter().any(with_token), "what only reads needs no token");
 }
 
