@@ -16,16 +16,21 @@ use crate::library_errors::with_causes;
 
 /// Variables of the environment that are for one node, or for the programs of a whole machine: a
 /// build without the features would refuse the latter.
-const NOT_INHERITED: [&str; 17] = [
+const NOT_INHERITED: [&str; 22] = [
+    "ESKER_ADMIN_TOKEN_FILE",
     "ESKER_ADVERTISE",
+    "ESKER_CERT",
+    "ESKER_CLIENT_CA",
     "ESKER_CLUSTER",
     "ESKER_CONFIG",
     "ESKER_DATA",
     "ESKER_JOIN",
+    "ESKER_KEY",
     "ESKER_LISTEN",
     "ESKER_PEER_CA",
     "ESKER_PEER_CERT",
     "ESKER_PEER_KEY",
+    "ESKER_PLAIN_HTTP",
     "ESKER_PLAIN_PEERS",
     "ESKER_PROFILE_LISTEN",
     "ESKER_RAFT_ADVERTISE",

@@ -14,8 +14,8 @@ use esker_testkit::own_address;
 use tokio::sync::{Mutex, MutexGuard};
 
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The round trip of nodes in which no election may come that the test does not cause. A busy machine
-/// keeps a leader from its processors for longer than the default election timeout, 45 ms.
+/// The round trip of nodes whose tests cause all elections. A busy machine keeps a leader from its
+/// processors for longer than the default election timeout, 45 ms.
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const LEASE: Duration = ROUND_TRIP.saturating_mul(8);
 
