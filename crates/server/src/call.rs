@@ -346,7 +346,10 @@ async fn send(
             Some(leader) => Ok(Outcome::NotLeader(error(answer.text(), false), leader.to_owned())),
             None => Ok(Outcome::Answered(answer)),
         },
-        status @ StatusCode::SERVICE_UNAVAILABLE => {
+        // 401 and 403: this member has other options than the leader may have.
+        status @ (StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::UNAUTHORIZED
+        | StatusCode::FORBIDDEN) => {
             Ok(Outcome::Refused(error(format!("{status}: {}", answer.text()), false)))
         }
         // Only 503 says that nothing was done.

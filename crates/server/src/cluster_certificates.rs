@@ -31,7 +31,7 @@ use rustls::pki_types::pem::PemObject;
 use crate::certificate::read_pem;
 use crate::error::ServerError;
 use crate::identity::random_bytes;
-use crate::tls::{ADMIN_NAME, PeerName};
+use crate::tls::{ADMIN_NAME, DOMAIN, PeerName};
 
 const CA_FILE: &str = "ca.pem";
 const CA_KEY_FILE: &str = "ca-key.pem";
@@ -199,6 +199,10 @@ impl Authority {
     fn certify_node(&self, folder: &Path, node: u64, hosts: &[String]) -> Result<(), ServerError> {
         let name = PeerName::new(&self.cluster, node);
         let name = name.ok_or_else(|| wrong(folder, "nodes are numbered from 1"))?;
+        // A host of such a name would make others nodes or administrators.
+        if let Some(host) = hosts.iter().find(|host| host.to_ascii_lowercase().ends_with(DOMAIN)) {
+            return Err(wrong(folder, &format!("{host}: no host is below {DOMAIN}")));
+        }
         let mut names = vec![name.to_string(), name.any_node()];
         names.extend(hosts.iter().map(|host| bare(host).to_owned()));
         let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];

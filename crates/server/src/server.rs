@@ -71,7 +71,10 @@ impl Server {
         let client = options.advertise.clone().unwrap_or_else(|| address.to_string());
         warn_of_loopback(&client, &raft);
         let own = [&*client, &*raft];
+        // It may wait for its cluster without a bound, also for an authority that is put right.
+        let watches = security.watch_at_start(options.certificate_check_interval);
         let opened = open_log(&options, &clients, security.caller(), address, own).await;
+        drop(watches);
         let (log, identity) = opened?;
         let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);

@@ -25,6 +25,7 @@ use crate::protocol::{
     AddNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest, TransferRequest,
     TransferResponse,
 };
+use crate::tls::ClientRole;
 
 /// The longest body of a request.
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -133,8 +134,9 @@ where
         skip_body(body).await;
         return denied;
     }
+    let role = connection.access().role;
     let changed = match client.permit_body(BODY_BYTES_MAX as u32).await {
-        Ok(permit) => try_change(state, id, change, body, permit).await,
+        Ok(permit) => try_change(state, id, (change, role), body, permit).await,
         Err(BudgetExhausted) => Err(Refusal::Busy),
     };
     match changed {
@@ -147,7 +149,7 @@ where
 async fn try_change<B>(
     state: &NodeState,
     id: u64,
-    change: ClusterChange,
+    (change, role): (ClusterChange, ClientRole),
     body: B,
     mut permit: Permit,
 ) -> ChangeResult<Value>
@@ -169,6 +171,7 @@ where
     };
     debug_assert!(body.len() <= permit.bytes(), "the body has memory");
     permit.wait_for_client(false);
+    refuse_removed_node(state, role).await?;
     match change {
         ClusterChange::Admit => admit(state, &body).await?,
         ClusterChange::Add => add(state, id, &body).await?,
@@ -236,20 +239,37 @@ fn check_cluster(state: &NodeState, cluster: &str) -> ChangeResult {
     }
 }
 
+async fn was_removed(state: &NodeState, node: u64) -> ChangeResult<bool> {
+    state.node().was_removed(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)
+}
+
+/// Refuses a node that was removed: its certificate may be valid for months.
+async fn refuse_removed_node(state: &NodeState, role: ClientRole) -> ChangeResult {
+    let ClientRole::Node(node) = role else { return Ok(()) };
+    match was_removed(state, node).await? {
+        true => {
+            let why = format!("node {node} was removed, and may not change the cluster any more");
+            Err(Refusal::Status(StatusCode::FORBIDDEN, why))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The refusal for an error of a question before any change.
+fn nothing_changed_by(error: NodeError) -> Refusal {
+    match error.may_still_happen() {
+        true => nothing_changed(error.to_string()),
+        false => error.into(),
+    }
+}
+
 async fn admit(state: &NodeState, body: &Bytes) -> ChangeResult {
     let RemoveNodeRequest { cluster, node } = parse(body)?;
     check_cluster(state, &cluster)?;
-    // It changes nothing, whatever its outcome.
-    let unknown = |error: NodeError| match error.may_still_happen() {
-        true => nothing_changed(error.to_string()),
-        false => error.into(),
-    };
-    match state.node().member(node, CHANGE_TIMEOUT).await.map_err(unknown)? {
-        None if state.node().was_removed(node, CHANGE_TIMEOUT).await.map_err(unknown)? => {
-            Err(unprocessable(format!(
-                "node {node} was removed, and its number is not given again: take another one"
-            )))
-        }
+    match state.node().member(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)? {
+        None if was_removed(state, node).await? => Err(unprocessable(format!(
+            "node {node} was removed, and its number is not given again: take another one"
+        ))),
         None => Ok(()),
         Some(_) => Err(unprocessable(format!(
             "the cluster has a node {node}; a node that lost its data needs a new number"

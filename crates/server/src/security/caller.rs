@@ -32,7 +32,8 @@ impl Caller {
     }
 
     /// Connects to the node at this address: over TLS, if this node has certificates. With
-    /// `--plain-peers` a node without TLS is called, too.
+    /// `--plain-peers` a node without TLS is called, too, but gets no token: whoever breaks the
+    /// handshake would read it.
     pub(crate) async fn connect(
         &self,
         address: &str,
@@ -43,7 +44,10 @@ impl Caller {
         let Some(peers) = &self.peers else { return Ok(self.plain(stream)) };
         match peers.connect_http(stream, version).await {
             Ok(stream) => Ok(CallConnection { stream, authorization: None }),
-            Err(_) if peers.allows_plain() => Ok(self.plain(esker_raft::connect(address).await?)),
+            Err(_) if peers.allows_plain() => {
+                let stream = esker_raft::connect(address).await?;
+                Ok(CallConnection { stream: Box::new(stream), authorization: None })
+            }
             Err(error) => Err(io::Error::new(error.kind(), format!("no TLS of a node: {error}"))),
         }
     }

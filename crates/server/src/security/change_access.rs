@@ -17,6 +17,13 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 /// The reasons for which a change is denied, as metrics name them.
 const DENIAL_REASONS: [&str; 3] = ["no_token", "wrong_token", "closed"];
 
+/// Whether a proxy says that it forwards a request.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    ["forwarded", "via", "x-forwarded-for", "x-real-ip"]
+        .iter()
+        .any(|name| headers.contains_key(*name))
+}
+
 /// The reason why a caller may not change the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Denial {
@@ -34,7 +41,7 @@ pub(crate) struct ChangeAccess {
     tokens: Option<Arc<AdminTokens>>,
     /// Whether the certificates of clients are verified, and so that of an administrator.
     has_client_ca: bool,
-    /// Whether only this host reaches the node.
+    /// Whether only this host reaches the node, as far as its options say.
     is_loopback: bool,
     denied: [AtomicU64; DENIAL_REASONS.len()],
     lines: LineLimiter,
@@ -61,7 +68,7 @@ impl ChangeAccess {
         headers: &HeaderMap,
         from: SocketAddr,
     ) -> Result<(), Denial> {
-        if role != ClientRole::Client {
+        if !matches!(role, ClientRole::Client) {
             return Ok(());
         }
         let Err(denial) = self.check_client(headers) else { return Ok(()) };
@@ -86,8 +93,13 @@ impl ChangeAccess {
         let Some(tokens) = &self.tokens else {
             return match (self.has_client_ca, self.is_loopback) {
                 (true, _) => Err(Denial::Closed(format!(
-                    "a change of the cluster needs a client certificate for {ADMIN_NAME}"
+                    "a change of the cluster needs a client certificate for {ADMIN_NAME}, over TCP"
                 ))),
+                (false, true) if is_forwarded(headers) => Err(Denial::Closed(
+                    "a proxy forwards this request from another host: start the node with \
+                     --admin-token-file"
+                        .into(),
+                )),
                 (false, true) => Ok(()),
                 (false, false) => Err(Denial::Closed(
                     "this node is not on loopback, and takes changes of the cluster only with a \
@@ -111,5 +123,26 @@ impl ChangeAccess {
     /// Returns the number of denials of each of [`DENIAL_REASONS`].
     pub(crate) fn denied(&self) -> impl Iterator<Item = (&'static str, u64)> {
         DENIAL_REASONS.iter().copied().zip(self.denied.iter().map(|count| count.load(Relaxed)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn loopback_is_open_to_this_host_alone() {
+        let from = SocketAddr::from(([127, 0, 0, 1], 9));
+        let access = ChangeAccess::new(None, false, true);
+        let mut headers = HeaderMap::new();
+        assert_eq!(access.check(ClientRole::Client, &headers, from), Ok(()));
+        for name in ["forwarded", "via", "x-forwarded-for", "x-real-ip"] {
+            headers.insert(name, HeaderValue::from_static("10.0.0.9"));
+            let denied = access.check(ClientRole::Client, &headers, from);
+            assert!(matches!(denied, Err(Denial::Closed(_))), "{name}: {denied:?}");
+            headers.clear();
+        }
     }
 }

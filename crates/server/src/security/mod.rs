@@ -9,14 +9,17 @@ mod change_access;
 mod reload;
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::server::ResolvesServerCert;
 #[cfg(feature = "http3")]
 use rustls::server::danger::ClientCertVerifier;
+use tokio::task::JoinSet;
 
 use crate::error::ServerError;
+use crate::loopback;
 use crate::options::ServerOptions;
 use crate::supervisor::Tasks;
 use crate::tls::{ClientCa, PeerTls, PortTls};
@@ -29,6 +32,9 @@ pub(crate) use change_access::{ChangeAccess, Denial};
 /// The way to certificates, in the errors of a node that needs some.
 const MAKE_CERTIFICATES: &str = "Make certificates with `esker cluster certs DIR --nodes \
                                  1=HOST,2=HOST,3=HOST`, and start node N with";
+
+/// A task that reads a file again when it changes.
+type FileWatch = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The files with which connections are secured, opened.
 #[derive(Debug, Clone)]
@@ -77,7 +83,10 @@ impl Security {
 
     /// Returns who may change the cluster of a node with these options.
     pub(crate) fn change_access(&self, options: &ServerOptions) -> ChangeAccess {
-        let is_loopback = is_loopback(options.listen);
+        // A node that other hosts reach through a proxy has another address for them.
+        let advertised = options.advertise.as_deref();
+        let is_loopback =
+            is_loopback(options.listen) && advertised.is_none_or(loopback::is_loopback);
         ChangeAccess::new(self.tokens.clone(), self.client_ca.is_some(), is_loopback)
     }
 
@@ -93,23 +102,34 @@ impl Security {
 
     /// Adds the tasks that read the files again when they change.
     pub(crate) fn add_tasks(&self, tasks: &mut Tasks, interval: Duration) {
+        for (name, watch) in self.watches(interval) {
+            tasks.spawn(name, watch);
+        }
+    }
+
+    /// Reads the files again when they change, while the node waits for its cluster, until the
+    /// result is dropped.
+    pub(crate) fn watch_at_start(&self, interval: Duration) -> JoinSet<()> {
+        self.watches(interval).into_iter().map(|(_, watch)| watch).collect()
+    }
+
+    fn watches(&self, interval: Duration) -> Vec<(&'static str, FileWatch)> {
+        let mut watches: Vec<(&'static str, FileWatch)> = Vec::new();
         if let Some(peers) = self.peers.clone() {
-            tasks.spawn("watch the certificate for other nodes", peers.watch(interval));
+            let watch = Box::pin(peers.watch(interval));
+            watches.push(("watch the certificate for other nodes", watch));
         }
         if let Some(ca) = self.client_ca.clone() {
             let kept = "keeps the authority of clients";
-            let watch = reload::keep_fresh(ca, interval, kept, ClientCa::refresh);
-            tasks.spawn("watch the authority of clients", watch);
+            let watch = Box::pin(reload::keep_fresh(ca, interval, kept, ClientCa::refresh));
+            watches.push(("watch the authority of clients", watch));
         }
         if let Some(tokens) = self.tokens.clone() {
-            let watch = reload::keep_fresh(
-                tokens,
-                interval,
-                "keeps the admin tokens",
-                AdminTokens::refresh,
-            );
-            tasks.spawn("watch the admin tokens", watch);
+            let kept = "keeps the admin tokens";
+            let watch = Box::pin(reload::keep_fresh(tokens, interval, kept, AdminTokens::refresh));
+            watches.push(("watch the admin tokens", watch));
         }
+        watches
     }
 }
 

@@ -15,8 +15,8 @@ pub(crate) enum ClientRole {
     Client,
     /// An administrator: the certificate, which was verified, has [`ADMIN_NAME`].
     Admin,
-    /// Another node of the cluster.
-    Node,
+    /// Another node of the cluster, with its number.
+    Node(u64),
 }
 
 impl ClientRole {

@@ -19,6 +19,6 @@ pub(crate) use client_ca::ClientCa;
 pub(crate) use client_role::{ADMIN_NAME, ClientRole};
 #[cfg(feature = "http3")]
 pub(crate) use configs::clients_config;
-pub(crate) use peer_name::PeerName;
+pub(crate) use peer_name::{DOMAIN, PeerName};
 pub(crate) use peer_tls::{HttpVersion, PeerTls};
 pub(crate) use port_tls::{Accepted, PortTls};

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use esker_raft::{Connection, PeerSecurity, SecuredConnection};
 use futures_util::future::BoxFuture;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig, ServerConnection};
 use tokio::net::TcpStream;
@@ -16,7 +16,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, EXPIRY_WARNING_INTERVAL, Pem};
 use crate::error::ServerError;
 use crate::options::PeerCertificateFiles;
-use crate::tls::configs::{node_client_config, node_server_config, read_roots};
+use crate::tls::configs::{client_verifier, node_client_config, node_server_config, read_roots};
 use crate::tls::peer_name::PeerName;
 use crate::tls_refusals::{RefusalReason, TlsRefusals};
 
@@ -204,6 +204,15 @@ impl PeerConfigs {
                 name.any_node()
             ));
         }
+        let verified = client_verifier(Arc::clone(&roots))?.verify_client_cert(
+            own,
+            key.cert.get(1..).unwrap_or_default(),
+            unix_time(now)?,
+        );
+        verified.map_err(|error| {
+            let ca = files.ca.display();
+            format!("the certificate of {name} is not of the authority {ca}: {error}")
+        })?;
         let client = node_client_config(Arc::clone(&roots), Arc::clone(&key))?;
         let server = node_server_config(roots, key)?;
         let configs = Self {
@@ -219,6 +228,11 @@ impl PeerConfigs {
         };
         Ok((name, configs))
     }
+}
+
+fn unix_time(now: SystemTime) -> Result<UnixTime, String> {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH).map_err(|error| error.to_string())?;
+    Ok(UnixTime::since_unix_epoch(since))
 }
 
 fn with_protocols(config: &ClientConfig, protocols: Vec<Vec<u8>>) -> Arc<ClientConfig> {
@@ -440,7 +454,9 @@ mod tests {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let [one, two] = make(dir.path());
         let [stranger, _] = make(other.path());
-        let stranger = PeerCertificateFiles { ca: one.ca.clone(), own: stranger.own };
+        // It trusts both authorities, and is certified by its own.
+        let both = [fs::read(&one.ca).unwrap(), fs::read(&stranger.ca).unwrap()].concat();
+        fs::write(&stranger.ca, both).unwrap();
         check_refused(&open(&stranger), &open(&two), "UnknownIssuer").await;
         // The authority certifies two clusters.
         replace(&one, "node-1.another.esker.internal", |_| {});
@@ -463,6 +479,12 @@ mod tests {
             params.not_after = rcgen::date_time_ymd(2001, 1, 1);
         });
         assert!(why(&one).contains("the certificate ended at"), "{}", why(&one));
+        let other = tempfile::tempdir().unwrap();
+        let [stranger, _] = make(other.path());
+        let opened = open(&two);
+        fs::copy(&stranger.ca, &two.ca).unwrap();
+        assert!(why(&two).contains("is not of the authority"), "{}", why(&two));
+        assert!(opened.refresh().unwrap_err().contains("is not of the authority"));
         fs::write(&two.ca, "").unwrap();
         assert!(why(&two).contains("has no certificate of an authority"), "{}", why(&two));
         fs::remove_file(&two.own.key).unwrap();

@@ -156,9 +156,10 @@ impl PortTls {
         let is_node = hello.server_name().is_some_and(|name| name.ends_with(DOMAIN));
         if let Some(nodes) = self.nodes.as_ref().filter(|_| is_node) {
             let stream = started.into_stream(nodes.http_server()).await?;
-            nodes.check_caller(stream.get_ref().1)?;
+            let name = nodes.check_caller(stream.get_ref().1)?;
             let stream = PortStream::Tls(Box::new(stream));
-            return Ok(Some(Accepted { stream, role: ClientRole::Node, is_encrypted: true }));
+            let role = ClientRole::Node(name.node);
+            return Ok(Some(Accepted { stream, role, is_encrypted: true }));
         }
         let Some(config) = &self.clients else { return Ok(None) };
         let stream = started.into_stream(Arc::clone(config)).await?;

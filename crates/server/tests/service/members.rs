@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get, post, send};
 use crate::nodes::{Nodes, TEST_TIMEOUT, own_port};
+use crate::tls::token_file;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_works_alone_comes_back() {
@@ -138,14 +139,19 @@ async fn a_node_that_waits_for_its_cluster_refuses_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_does_not_join_a_member_that_it_cannot_reach() {
     let mut nodes = Nodes::none();
+    let dir = tempfile::tempdir().unwrap();
+    // A node that other hosts reach takes changes with a token alone.
+    let tokens = token_file(dir.path());
     let mut options = nodes.options(1);
     options.advertise = Some("10.77.0.1:8080".into());
+    options.admin_token_file = Some(tokens.clone());
     nodes.start_with(1, options).await.unwrap();
     nodes.timestamp(1).await;
     let apart = |nodes: &mut Nodes| {
         let mut options = nodes.options(2);
         options.advertise = Some("10.77.0.2:8080".into());
         options.raft_advertise = Some("10.77.0.2:8081".into());
+        options.admin_token_file = Some(tokens.clone());
         options
     };
     let options = apart(&mut nodes);

@@ -31,7 +31,7 @@ fn write_tokens(path: &Path, tokens: &[&str]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-fn token_file(dir: &Path) -> PathBuf {
+pub fn token_file(dir: &Path) -> PathBuf {
     let path = dir.join("tokens");
     write_tokens(&path, &[TOKEN]);
     path
@@ -490,8 +490,8 @@ impl Cluster {
         self.servers[node - 1] = Some(server);
     }
 
-    /// Waits until all nodes name one leader.
-    async fn agree(&self, ask: impl AsyncFn(&str, &str) -> Option<Bytes>) {
+    /// Waits until all nodes name one leader, and returns it.
+    async fn agree(&self, ask: impl AsyncFn(&str, &str) -> Option<Bytes>) -> u64 {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let mut leaders = Vec::new();
@@ -504,8 +504,8 @@ impl Cluster {
                 leaders.push(voting.and_then(|it| it.leader).map(|leader| leader.node));
             }
             leaders.dedup();
-            if let [Some(_)] = leaders[..] {
-                return;
+            if let [Some(leader)] = leaders[..] {
+                return leader;
             }
             assert!(Instant::now() < deadline, "{leaders:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -537,6 +537,40 @@ async fn nodes_call_each_other_over_tls() {
         let answer = client.get(&address, "/timestamp").await.unwrap();
         assert_eq!((answer.status, answer.body.len()), (200, 16), "{}", answer.text());
     }
+}
+
+/// The certificate of a node may be valid for months after the node was removed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_node_changes_nothing() {
+    let mut cluster = Cluster::new();
+    cluster
+        .start_all(|options, authority| {
+            with_all(options, authority);
+            options.round_trip = Duration::from_millis(100);
+        })
+        .await;
+    let callers: Vec<_> =
+        (1..=3).map(|node| node_client(&cluster.authority.peer(node, CLUSTER), CLUSTER)).collect();
+    let leader =
+        cluster.agree(async |address, path| Some(callers[0].get(address, path).await?.body)).await;
+    let address = cluster.addresses()[leader as usize - 1].clone();
+    let id = cluster_of(&address, &callers[0]).await;
+    let removed = leader % 3 + 1;
+    let remove = request(&address, "POST", "/cluster/remove")
+        .header("host", &address)
+        .header("content-type", "application/json")
+        .body(Full::from(format!(r#"{{"cluster":"{id}","nodeID":{removed}}}"#)))
+        .unwrap();
+    let admit = async |node: u64| {
+        let caller = &callers[node as usize - 1];
+        caller.send(&address, Protocol::Http1, change(&address, &id, None)).await.unwrap()
+    };
+    assert_eq!(admit(removed).await.status, 200);
+    let answer = callers[leader as usize - 1].send(&address, Protocol::Http1, remove).await;
+    assert_eq!(answer.unwrap().status, 200);
+    let refused = admit(removed).await;
+    assert!(refused.status == 403 && refused.text().contains("was removed"), "{refused:?}");
+    assert_eq!(admit(leader).await.status, 200);
 }
 
 /// A redirect keeps the scheme of the connection.
