@@ -1,9 +1,8 @@
 //! Detection of members that other hosts cannot reach, because they advertise a loopback address.
 
-use std::net::IpAddr;
-
 use crate::call::{MEMBER_CALL_TIMEOUT, ask_as};
 use crate::error::ServerError;
+use crate::port::{host, is_loopback};
 use crate::protocol::Members;
 use crate::security::Caller;
 
@@ -39,19 +38,6 @@ fn describe_unreachable(members: &Members, client: &str, raft: &str) -> Option<S
         "node {node} at {addr} is on another host, and gives the other nodes {at}, which no other \
          host reaches: start it with --raft-listen, or --raft-advertise"
     ))
-}
-
-/// Whether only the host itself reaches this address. The only such name is `localhost`.
-pub(crate) fn is_loopback(address: &str) -> bool {
-    let host = host(address);
-    let ip = host.parse().map(|ip: IpAddr| ip.to_canonical().is_loopback());
-    ip.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
-}
-
-/// Returns the host of an address, without the brackets of IPv6.
-fn host(address: &str) -> &str {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host.trim_matches(['[', ']'])
 }
 
 #[cfg(test)]

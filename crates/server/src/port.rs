@@ -4,7 +4,7 @@
 //! not listen: connections are refused, and clients turn to another node at once.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -43,4 +43,17 @@ pub(crate) fn local_address(port: &TcpListener) -> Result<SocketAddr, ServerErro
 
 fn listen_error(address: SocketAddr, flag: &str, error: io::Error) -> ServerError {
     ServerError::Io(format!("cannot listen on {address} ({flag})"), error)
+}
+
+/// Whether only the host itself reaches this address. The only such name is `localhost`.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let host = host(address);
+    let ip = host.parse().map(|ip: IpAddr| ip.to_canonical().is_loopback());
+    ip.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
+}
+
+/// Returns the host of an address, without the brackets of IPv6.
+pub(crate) fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_matches(['[', ']'])
 }

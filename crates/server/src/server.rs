@@ -222,7 +222,7 @@ fn check(options: &ServerOptions) -> Result<(), ServerError> {
 }
 
 fn warn_of_loopback(client: &str, raft: &str) {
-    if loopback::is_loopback(raft) && !loopback::is_loopback(client) {
+    if port::is_loopback(raft) && !port::is_loopback(client) {
         tracing::warn!(
             client,
             raft,

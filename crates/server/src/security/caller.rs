@@ -32,8 +32,8 @@ impl Caller {
     }
 
     /// Connects to the node at this address: over TLS, if this node has certificates. With
-    /// `--plain-peers` a node without TLS is called, too, but gets no token: whoever breaks the
-    /// handshake would read it.
+    /// `--plain-peers` a node without TLS is called, too, but gets no token: a stranger that
+    /// breaks the handshake would read it.
     pub(crate) async fn connect(
         &self,
         address: &str,

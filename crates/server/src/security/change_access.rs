@@ -68,7 +68,7 @@ impl ChangeAccess {
         headers: &HeaderMap,
         from: SocketAddr,
     ) -> Result<(), Denial> {
-        if !matches!(role, ClientRole::Client) {
+        if role != ClientRole::Client {
             return Ok(());
         }
         let Err(denial) = self.check_client(headers) else { return Ok(()) };

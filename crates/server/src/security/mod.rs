@@ -19,8 +19,8 @@ use rustls::server::danger::ClientCertVerifier;
 use tokio::task::JoinSet;
 
 use crate::error::ServerError;
-use crate::loopback;
 use crate::options::ServerOptions;
+use crate::port;
 use crate::supervisor::Tasks;
 use crate::tls::{ClientCa, PeerTls, PortTls};
 use crate::tls_refusals::TlsRefusals;
@@ -85,8 +85,7 @@ impl Security {
     pub(crate) fn change_access(&self, options: &ServerOptions) -> ChangeAccess {
         // A node that other hosts reach through a proxy has another address for them.
         let advertised = options.advertise.as_deref();
-        let is_loopback =
-            is_loopback(options.listen) && advertised.is_none_or(loopback::is_loopback);
+        let is_loopback = is_loopback(options.listen) && advertised.is_none_or(port::is_loopback);
         ChangeAccess::new(self.tokens.clone(), self.client_ca.is_some(), is_loopback)
     }
 
