@@ -352,7 +352,7 @@ async fn send(
         | StatusCode::FORBIDDEN) => {
             Ok(Outcome::Refused(error(format!("{status}: {}", answer.text()), false)))
         }
-        // Only 503 says that nothing was done.
+        // Others do not say that nothing was done.
         status if status.is_server_error() => {
             Err(error(format!("{status}: {}", answer.text()), true))
         }

@@ -312,6 +312,11 @@ mod tests {
         let peer = names(&folders[0].join("cert.pem"));
         assert!(peer[0].starts_with("node-1.") && peer[1].starts_with("node."), "{peer:?}");
         assert_eq!(peer[2..], ["10.0.0.1", "db1.example.org"]);
+        for host in ["admin.esker.internal", "*.Esker.Internal"] {
+            let nodes = BTreeMap::from([(3, hosts(&[host]))]);
+            let refused = make_certificates(dir.path(), &nodes).unwrap_err().to_string();
+            assert!(refused.contains("no host is below"), "{refused}");
+        }
         let admin = certificate(&dir.path().join("admin.pem"));
         assert_eq!(ClientRole::from_certificate(Some(&admin)), ClientRole::Admin);
         let ca = ClientCa::open(&dir.path().join("ca.pem")).unwrap();

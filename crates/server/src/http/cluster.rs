@@ -243,16 +243,20 @@ async fn was_removed(state: &NodeState, node: u64) -> ChangeResult<bool> {
     state.node().was_removed(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)
 }
 
-/// Refuses a node that was removed: its certificate may be valid for months.
+/// Refuses a caller that shows the certificate of a node that was removed: it may be valid for
+/// months.
 async fn refuse_removed_node(state: &NodeState, role: ClientRole) -> ChangeResult {
     let ClientRole::Node(node) = role else { return Ok(()) };
     match was_removed(state, node).await? {
-        true => {
-            let why = format!("node {node} was removed, and may not change the cluster any more");
-            Err(Refusal::Status(StatusCode::FORBIDDEN, why))
-        }
+        true => Err(removed(node)),
         false => Ok(()),
     }
+}
+
+fn removed(node: u64) -> Refusal {
+    unprocessable(format!(
+        "node {node} was removed, and its number is not given again: take another one"
+    ))
 }
 
 /// The refusal for an error of a question before any change.
@@ -267,9 +271,7 @@ async fn admit(state: &NodeState, body: &Bytes) -> ChangeResult {
     let RemoveNodeRequest { cluster, node } = parse(body)?;
     check_cluster(state, &cluster)?;
     match state.node().member(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)? {
-        None if was_removed(state, node).await? => Err(unprocessable(format!(
-            "node {node} was removed, and its number is not given again: take another one"
-        ))),
+        None if was_removed(state, node).await? => Err(removed(node)),
         None => Ok(()),
         Some(_) => Err(unprocessable(format!(
             "the cluster has a node {node}; a node that lost its data needs a new number"

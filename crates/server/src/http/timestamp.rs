@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Request, Response, StatusCode};
 
 use crate::error::BrokenInvariant;
 use crate::forward::{FORWARDED_HEADER, ForwardError, Forwarder};
@@ -71,9 +71,7 @@ impl TimestampRequest {
         let forwarded = is_forwarded.then(|| {
             let path =
                 query.map_or_else(|| "/timestamp".into(), |query| format!("/timestamp?{query}"));
-            let is_http3 = request.version() == Version::HTTP_3;
-            let is_encrypted = connection.access().is_encrypted || is_http3;
-            Box::new(ForwardedRequest { path, is_encrypted })
+            Box::new(ForwardedRequest { path, is_encrypted: connection.access().is_encrypted })
         });
         let query = parse_query(query.unwrap_or_default(), state.oracle().max_timestamps());
         Self { query, forwarded }

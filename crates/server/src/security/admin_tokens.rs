@@ -1,13 +1,13 @@
 //! The tokens of those who may change the cluster, one on each line of a file.
 
 use std::fmt;
-use std::hint::black_box;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::header::HeaderValue;
 use rustix::process::geteuid;
+use subtle::ConstantTimeEq;
 
 use crate::certificate::read_pem as read_file;
 use crate::error::ServerError;
@@ -69,7 +69,8 @@ impl AdminTokens {
         let given = given.trim_ascii();
         let tokens = self.tokens();
         // All are compared, whichever is equal.
-        let equal = tokens.iter().filter(|token| is_equal(token.as_bytes(), given)).count();
+        let is_equal = |token: &&String| token.as_bytes().ct_eq(given).into();
+        let equal = tokens.iter().filter(is_equal).count();
         is_scheme && equal > 0
     }
 
@@ -80,16 +81,6 @@ impl AdminTokens {
         value.set_sensitive(true);
         Some(value)
     }
-}
-
-/// Compares all bytes, wherever the first difference is.
-fn is_equal(token: &[u8], given: &[u8]) -> bool {
-    if token.len() != given.len() {
-        return false;
-    }
-    let differences =
-        token.iter().zip(given).fold(0, |all, (one, other)| black_box(all | (one ^ other)));
-    differences == 0
 }
 
 /// Reads the tokens of a file.

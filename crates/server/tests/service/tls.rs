@@ -569,7 +569,7 @@ async fn removed_node_changes_nothing() {
     let answer = callers[leader as usize - 1].send(&address, Protocol::Http1, remove).await;
     assert_eq!(answer.unwrap().status, 200);
     let refused = admit(removed).await;
-    assert!(refused.status == 403 && refused.text().contains("was removed"), "{refused:?}");
+    assert!(refused.status == 422 && refused.text().contains("was removed"), "{refused:?}");
     assert_eq!(admit(leader).await.status, 200);
 }
 
