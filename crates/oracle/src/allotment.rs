@@ -40,11 +40,11 @@ impl Allotment {
         self.epoch
     }
 
-    /// Hands out `count` timestamps. `None`, and no index is used, for 0 and when the epoch does
-    /// not have as many: then the request needs another epoch.
-    pub fn take(&mut self, count: u32) -> Option<Range> {
+    /// Hands out `count` timestamps with indexes up to `index_max`. `None`, and no index is used,
+    /// for 0 and when the epoch does not have as many: then the request needs another epoch.
+    pub fn take(&mut self, count: u32, index_max: u64) -> Option<Range> {
         let last = self.next.checked_add(u64::from(count.checked_sub(1)?))?;
-        if self.next == 0 {
+        if self.next == 0 || last > index_max {
             return None;
         }
         let first = Timestamp { epoch: self.epoch, index: self.next };
@@ -78,28 +78,41 @@ mod tests {
         let mut allotment = Allotment::take_up(&epochs, FIRST_OWNER, None).unwrap();
         let mut expected = 1;
         for count in [1, 1, 7, 65_536, 1] {
-            let range = allotment.take(count).unwrap();
+            let range = allotment.take(count, u64::MAX).unwrap();
             assert_eq!(range.timestamps().count(), count as usize);
             for timestamp in range.timestamps() {
                 assert_eq!(timestamp, Timestamp { epoch: 50, index: expected });
                 expected += 1;
             }
         }
-        assert_eq!(allotment.take(0), None);
-        assert_eq!(allotment.take(1).unwrap().first.index, expected);
+        assert_eq!(allotment.take(0, u64::MAX), None);
+        assert_eq!(allotment.take(1, u64::MAX).unwrap().first.index, expected);
     }
 
     #[test]
     fn an_index_that_overflows_is_not_handed_out() {
         let at = |next| Allotment { owner: FIRST_OWNER, epoch: 50, next };
         let mut allotment = at(u64::MAX - 3);
-        assert_eq!(allotment.take(5), None);
-        assert_eq!(allotment.take(4).unwrap().first.index, u64::MAX - 3);
+        assert_eq!(allotment.take(5, u64::MAX), None);
+        assert_eq!(allotment.take(4, u64::MAX).unwrap().first.index, u64::MAX - 3);
         for _ in 0..3 {
-            assert_eq!(allotment.take(1), None);
+            assert_eq!(allotment.take(1, u64::MAX), None);
         }
-        assert_eq!(at(u64::MAX).take(1).unwrap().first.index, u64::MAX);
-        assert_eq!(at(u64::MAX).take(2), None);
+        assert_eq!(at(u64::MAX).take(1, u64::MAX).unwrap().first.index, u64::MAX);
+        assert_eq!(at(u64::MAX).take(2, u64::MAX), None);
+    }
+
+    #[test]
+    fn an_index_above_the_limit_of_its_request_is_not_handed_out() {
+        let mut epochs = Epochs::default();
+        advanced(&mut epochs, FIRST_OWNER, 50);
+        let mut allotment = Allotment::take_up(&epochs, FIRST_OWNER, None).unwrap();
+        assert_eq!(allotment.take(10, 9), None);
+        assert_eq!(allotment.take(8, 9).unwrap().first.index, 1);
+        assert_eq!(allotment.take(2, 9), None);
+        assert_eq!(allotment.take(1, 9).unwrap().first.index, 9);
+        assert_eq!(allotment.take(1, 9), None);
+        assert_eq!(allotment.take(1, u64::MAX).unwrap().first.index, 10);
     }
 
     /// The seed issued an epoch's indexes again when a node led for the second time.
@@ -116,9 +129,10 @@ mod tests {
         let current = Allotment::take_up(&epochs, FIRST_OWNER, None).unwrap();
         // It is not taken up twice.
         assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)), None);
-        advanced(&mut epochs, other, 60);
+        advanced(&mut epochs, other, 6_000_000);
         assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)), None);
-        advanced(&mut epochs, FIRST_OWNER, 70);
-        assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)).unwrap().epoch(), 70);
+        advanced(&mut epochs, FIRST_OWNER, 7_000_000);
+        let next = Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)).unwrap();
+        assert_eq!(next.epoch(), 7_000_000);
     }
 }

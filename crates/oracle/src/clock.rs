@@ -44,7 +44,8 @@ pub enum Step {
 /// An epoch to propose, and the step of the clock that it follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochProposal {
-    /// The wall clock for the command. The epoch is one above the last if this is not.
+    /// The wall clock for the command. The epoch is in the millisecond after the last one if this
+    /// is not above it.
     pub wall: u64,
     /// The step of the clock.
     pub step: Step,

@@ -5,10 +5,14 @@ use std::io::{self, Cursor, Read};
 use bytes::Bytes;
 use esker_raft::{Command, Commands, Machine};
 
+use crate::timestamp::NANOS_PER_MILLISECOND;
+
 /// The first byte of a command.
 const COMMAND_VERSION: u8 = 1;
-const KIND_ADVANCE: u8 = 1;
+/// A new epoch above the last by a nanosecond at least. Logs of earlier builds have it.
+const KIND_ADVANCE_BY_NANOSECOND: u8 = 1;
 const KIND_LEASE_READS: u8 = 2;
+const KIND_ADVANCE: u8 = 3;
 /// The first byte of a state, and its bytes.
 const STATE_VERSION: u8 = 2;
 const STATE_BYTES: usize = 34;
@@ -34,15 +38,15 @@ pub struct Owner {
 /// The command for a new epoch.
 ///
 /// ```text
-/// 0 version (1) | 1 kind (1) | 2 term u64 | 10 node u64 | 18 session u64 | 26 wall clock u64
+/// 0 version (1) | 1 kind (3) | 2 term u64 | 10 node u64 | 18 session u64 | 26 wall clock u64
 /// ```
 ///
-/// Numbers are big-endian.
+/// Numbers are big-endian. The kind 1 of earlier builds has the same fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {
     /// The owner of the epoch.
     pub owner: Owner,
-    /// The epoch to be, if it is above the last one: the proposer's clock.
+    /// The epoch to be, if it is in a later millisecond than the last one: the proposer's clock.
     pub wall: u64,
 }
 
@@ -136,13 +140,22 @@ impl Epochs {
 
     /// Returns whether there is no epoch after the last one, for good.
     pub fn are_used_up(&self) -> bool {
-        self.epoch == u64::MAX
+        self.least_next().is_none()
     }
 
-    /// Takes a new epoch: the wall clock, or one above the last. `None` when there is none left,
-    /// in the year 2554.
-    fn advance(&mut self, advance: Advance) -> Option<u64> {
-        let epoch = self.epoch.checked_add(1)?.max(advance.wall);
+    /// The lowest epoch after the last one: the beginning of the next millisecond. Each epoch has a
+    /// millisecond of its own, so that timestamps of 64 bits, which have no more of it, are in the
+    /// same order. `None` when there is none left, in the year 2554.
+    pub fn least_next(&self) -> Option<u64> {
+        match self.epoch {
+            0 => Some(1),
+            last => (last / NANOS_PER_MILLISECOND + 1).checked_mul(NANOS_PER_MILLISECOND),
+        }
+    }
+
+    /// Takes a new epoch: the wall clock, or the lowest one that there may be.
+    fn advance(&mut self, advance: Advance, least: Option<u64>) -> Option<u64> {
+        let epoch = least?.max(advance.wall);
         debug_assert!(epoch > self.epoch, "epochs rise");
         (self.epoch, self.owner) = (epoch, advance.owner);
         Some(epoch)
@@ -154,7 +167,12 @@ impl Machine<Commands> for Epochs {
     fn apply(&mut self, command: Command) -> Bytes {
         let epoch = match command.0.split_first_chunk() {
             Some(([COMMAND_VERSION, KIND_ADVANCE], content)) => {
-                Advance::decode(content).and_then(|advance| self.advance(advance))
+                let least = self.least_next();
+                Advance::decode(content).and_then(|advance| self.advance(advance, least))
+            }
+            Some(([COMMAND_VERSION, KIND_ADVANCE_BY_NANOSECOND], content)) => {
+                let least = self.epoch.checked_add(1);
+                Advance::decode(content).and_then(|advance| self.advance(advance, least))
             }
             Some(([COMMAND_VERSION, KIND_LEASE_READS], content)) => {
                 if let Some(LeaseReads(on)) = LeaseReads::decode(content) {
@@ -224,14 +242,34 @@ mod tests {
     #[test]
     fn epochs_rise_whatever_the_clock_does() {
         let mut epochs = Epochs::default();
-        let mut last = 0;
-        for wall in [100, 50, 0, 101, 102, 102, u64::MAX / 2, 7] {
+        let cases = [
+            (100, 100),
+            (50, 1_000_000),
+            (0, 2_000_000),
+            (2_999_999, 3_000_000),
+            (4_000_001, 4_000_001),
+            (4_000_001, 5_000_000),
+            (4_000_000_000_000_000_001, 4_000_000_000_000_000_001),
+            (7, 4_000_000_000_001_000_000),
+        ];
+        for (wall, expected) in cases {
             let answer = epochs.apply(advance(wall));
-            let epoch = Advance::answered(&answer).unwrap();
-            assert_eq!(epoch, wall.max(last + 1));
-            assert_eq!((epochs.last(), epochs.owner()), (epoch, owner(1)));
-            last = epoch;
+            assert_eq!(Advance::answered(&answer), Some(expected));
+            assert_eq!((epochs.last(), epochs.owner()), (expected, owner(1)));
         }
+    }
+
+    /// The log of an earlier build gives the epochs that were issued from it.
+    #[test]
+    fn earlier_commands_keep_their_epochs() {
+        let mut epochs = Epochs::default();
+        for (wall, expected) in [(100, 100), (50, 101), (0, 102), (103, 103), (103, 104)] {
+            let mut command = advance(wall).0.to_vec();
+            command[1] = KIND_ADVANCE_BY_NANOSECOND;
+            let answer = epochs.apply(Command(command.into()));
+            assert_eq!(Advance::answered(&answer), Some(expected));
+        }
+        assert_eq!(Advance::answered(&epochs.apply(advance(7))), Some(1_000_000));
     }
 
     #[test]
@@ -255,7 +293,7 @@ mod tests {
         }
         for at in 0..2 {
             let mut bytes = valid.0.to_vec();
-            bytes[at] ^= 4;
+            bytes[at] ^= 8;
             assert_eq!(epochs.apply(Command(bytes.into())), Bytes::new());
         }
         epochs.apply(Command([&valid.0[..], &[0]].concat().into()));

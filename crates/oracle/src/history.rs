@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::range::Range;
-use crate::timestamp::Timestamp;
+use crate::timestamp::{NANOS_PER_MILLISECOND, Timestamp};
 
 /// A call that was answered. Times are those of one clock, of any unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,18 @@ impl fmt::Display for Violation {
 /// The last timestamp of a range that an oracle may answer.
 fn last(range: &Range) -> Option<Timestamp> {
     range.last().filter(|_| range.first.index > 0)
+}
+
+/// The calls with their timestamps as those of 64 bits have them: with the millisecond of the epoch
+/// alone. A history has one order in both forms.
+pub fn in_milliseconds(calls: &[Call]) -> Vec<Call> {
+    let in_milliseconds = |call: &Call| {
+        let mut call = *call;
+        let epoch = &mut call.range.first.epoch;
+        *epoch -= *epoch % NANOS_PER_MILLISECOND;
+        call
+    };
+    calls.iter().map(in_milliseconds).collect()
 }
 
 /// Checks that all timestamps are different, and that a call that returned before another began has

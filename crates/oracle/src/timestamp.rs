@@ -4,6 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+/// Nanoseconds of a millisecond: the unit of epochs, and that of timestamps of 64 bits.
+pub(crate) const NANOS_PER_MILLISECOND: u64 = 1_000_000;
+
 /// A timestamp. They are ordered as their bytes are: by epoch, then by index.
 ///
 /// ```text
@@ -27,6 +30,10 @@ pub struct Timestamp {
 }
 
 const _: () = assert!(Timestamp::BYTES == size_of::<u128>());
+const _: () = assert!(
+    u64::MAX / NANOS_PER_MILLISECOND < 1 << (u64::BITS - Timestamp::U64_INDEX_BITS),
+    "the milliseconds of each epoch fit into 64 bits beside an index"
+);
 
 impl Timestamp {
     /// Bytes of a timestamp.
@@ -44,6 +51,36 @@ impl Timestamp {
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let both = u128::from_be_bytes(bytes);
         Self { epoch: (both >> 64) as u64, index: both as u64 }
+    }
+
+    /// Bits of the index in a timestamp of 64 bits.
+    pub const U64_INDEX_BITS: u32 = 18;
+    /// The highest index of a timestamp of 64 bits.
+    pub const U64_INDEX_MAX: u64 = (1 << Self::U64_INDEX_BITS) - 1;
+
+    /// The form of 64 bits: the epoch's millisecond of Unix time, and the index in the lowest 18
+    /// bits. It is ordered as timestamps are, since each epoch has a millisecond of its own.
+    ///
+    /// `None` for an index of more bits. Those of `Oracle::u64_timestamps` have no more.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_oracle::Timestamp;
+    ///
+    /// let timestamp = Timestamp { epoch: 1_700_000_000_000_000_000, index: 7 };
+    /// assert_eq!(timestamp.to_u64(), Some((1_700_000_000_000 << 18) + 7));
+    /// ```
+    pub fn to_u64(self) -> Option<u64> {
+        let milliseconds = self.epoch / NANOS_PER_MILLISECOND;
+        (self.index <= Self::U64_INDEX_MAX)
+            .then_some(milliseconds << Self::U64_INDEX_BITS | self.index)
+    }
+
+    /// The timestamp of this form of 64 bits, at the beginning of the epoch's millisecond. `None`
+    /// after the last epoch, in the year 2554.
+    pub fn from_u64(bits: u64) -> Option<Self> {
+        let epoch = (bits >> Self::U64_INDEX_BITS).checked_mul(NANOS_PER_MILLISECOND)?;
+        Some(Self { epoch, index: bits & Self::U64_INDEX_MAX })
     }
 
     /// The time when its epoch began, by the leader's clock.
@@ -103,6 +140,24 @@ mod tests {
                 assert_eq!(one.cmp(other), one.to_string().cmp(&other.to_string()));
             }
         }
+    }
+
+    #[test]
+    fn forms_of_64_bits_are_ordered_as_timestamps_are() {
+        let epochs = [1, 1_000_000, 2_999_999, 3_000_000, u64::MAX];
+        let indexes = [1, 2, 255, Timestamp::U64_INDEX_MAX];
+        let all = epochs.map(|epoch| indexes.map(|index| Timestamp { epoch, index })).concat();
+        let bits: Vec<_> = all.iter().map(|timestamp| timestamp.to_u64().unwrap()).collect();
+        assert!(bits.is_sorted_by(|one, other| one < other), "{bits:?}");
+        for (timestamp, bits) in all.iter().zip(bits) {
+            let floor = timestamp.epoch / 1_000_000 * 1_000_000;
+            let decoded = Timestamp::from_u64(bits).unwrap();
+            assert_eq!(decoded, Timestamp { epoch: floor, index: timestamp.index });
+            assert_eq!(decoded.to_u64(), Some(bits));
+        }
+        let beyond = Timestamp { epoch: 1, index: Timestamp::U64_INDEX_MAX + 1 };
+        assert_eq!(beyond.to_u64(), None);
+        assert_eq!(Timestamp::from_u64(u64::MAX), None);
     }
 
     #[test]

@@ -87,8 +87,13 @@ impl Clients {
                 continue;
             }
             let (number, count) = (self.next, 1 + self.random.below(3) as u32);
+            let has_64_bits = self.random.percent(40);
             let asked = running.spawn(&self.answers, |serving| async move {
-                (number, serving.oracle.timestamps(count).await)
+                let answer = match has_64_bits {
+                    true => serving.oracle.u64_timestamps(count).await,
+                    false => serving.oracle.timestamps(count).await,
+                };
+                (number, answer)
             });
             if asked {
                 self.next += 1;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::sim::Persist;
-use esker_oracle::history::{Violation, check};
+use esker_oracle::history::{Violation, check, in_milliseconds};
 use esker_oracle::{Epochs, LeaseReads};
 use esker_raft::NodeError;
 use esker_testkit::{SplitMix64, mix};
@@ -227,6 +227,7 @@ impl Cluster {
         }
         let recovery_ms = self.recover()?;
         check(&self.clients.history).map_err(Failure::History)?;
+        check(&in_milliseconds(&self.clients.history)).map_err(Failure::History)?;
         self.two_leaders.take().map_or(Ok(()), Err)?;
         self.compare()?;
         let serving = self.serving();

@@ -40,9 +40,9 @@ struct IssueState {
 
 impl IssueState {
     /// Hands out timestamps of the current allotment, if it has as many.
-    fn take(&mut self, count: u32) -> Result<Option<Range>, &'static str> {
+    fn take(&mut self, count: u32, index_max: u64) -> Result<Option<Range>, &'static str> {
         let Some(current) = &mut self.current else { return Ok(None) };
-        let Some(range) = current.allotment.take(count) else { return Ok(None) };
+        let Some(range) = current.allotment.take(count, index_max) else { return Ok(None) };
         let Some(last) = range.last().filter(|_| range.count == count) else {
             return Err("an allotment hands out as many timestamps as it is asked for");
         };
@@ -121,7 +121,11 @@ impl IssuedEpochs {
     ///
     /// The first request that finds the epoch older than an interval gets none: it has the epoch
     /// advanced by a proof. Until then the others use the epoch for another interval.
-    pub(crate) fn take_leased(&self, count: u32) -> Result<Option<Range>, OracleError> {
+    pub(crate) fn take_leased(
+        &self,
+        count: u32,
+        index_max: u64,
+    ) -> Result<Option<Range>, OracleError> {
         self.check()?;
         let Some(term) = self.term() else { return Ok(None) };
         let mut state = self.state.lock();
@@ -134,16 +138,21 @@ impl IssuedEpochs {
         if is_old && !self.is_renewing.swap(true, SeqCst) || age > self.epoch_age_max() {
             return Ok(None);
         }
-        state.take(count).map_err(|invariant| self.fail(invariant))
+        state.take(count, index_max).map_err(|invariant| self.fail(invariant))
     }
 
     /// Hands out timestamps of this owner's epoch, if it has as many. The caller has a proof.
-    pub(crate) fn take(&self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
+    pub(crate) fn take(
+        &self,
+        owner: Owner,
+        count: u32,
+        index_max: u64,
+    ) -> Result<Option<Range>, OracleError> {
         self.check()?;
         let mut state = self.state.lock();
         match &state.current {
             Some(current) if current.allotment.owner() == owner => {
-                state.take(count).map_err(|invariant| self.fail(invariant))
+                state.take(count, index_max).map_err(|invariant| self.fail(invariant))
             }
             _ => Ok(None),
         }
@@ -211,11 +220,11 @@ mod tests {
     #[test]
     fn no_timestamp_is_handed_out_twice() {
         let mut state = IssueState::default();
-        assert_eq!(state.take(1), Ok(None));
+        assert_eq!(state.take(1, u64::MAX), Ok(None));
         for (epoch, is_higher) in [(50, true), (60, true), (60, false), (40, false), (61, true)] {
             let taken_up = Instant::now();
             state.current = Some(CurrentAllotment { allotment: allotment(epoch), taken_up });
-            let taken = state.take(3);
+            let taken = state.take(3, u64::MAX);
             assert_eq!(taken.is_ok(), is_higher, "{epoch}: {taken:?}");
             if let Ok(range) = taken {
                 let first = Timestamp { epoch, index: 1 };

@@ -110,8 +110,13 @@ impl Issuer {
     }
 
     /// Hands out timestamps of this owner's epoch, if it has as many.
-    pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
-        self.issued.take(owner, count)
+    pub(crate) fn take(
+        &mut self,
+        owner: Owner,
+        count: u32,
+        index_max: u64,
+    ) -> Result<Option<Range>, OracleError> {
+        self.issued.take(owner, count, index_max)
     }
 
     /// Takes a new epoch for this owner. Cancel safe.

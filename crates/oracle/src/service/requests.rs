@@ -18,6 +18,12 @@ use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issued_epochs::IssuedEpochs;
 use crate::service::issuer::Issuer;
 use crate::service::options::OracleOptions;
+use crate::timestamp::Timestamp;
+
+const _: () = assert!(
+    COUNT_MAX as u64 <= Timestamp::U64_INDEX_MAX,
+    "a new epoch has as many timestamps of 64 bits as a request may ask for"
+);
 
 /// The most turns that other tasks get before a proof begins.
 const FILL_ROUNDS_MAX: u32 = 64;
@@ -25,6 +31,8 @@ const FILL_ROUNDS_MAX: u32 = 64;
 /// A request that waits for its timestamps.
 struct Request {
     count: u32,
+    /// The highest index that may answer this.
+    index_max: u64,
     /// Set if the epoch follows the clock at once before this is answered.
     follows_clock: bool,
     since: Instant,
@@ -81,21 +89,43 @@ impl Oracle {
     /// # Errors
     /// [`OracleError`], within [`OracleOptions::patience`] or soon after.
     pub async fn timestamps(&self, count: u32) -> Result<Range, OracleError> {
+        self.issue(count, u64::MAX).await
+    }
+
+    /// Issues timestamps as [`Oracle::timestamps`] does, each of which has a form of 64 bits
+    /// ([`Timestamp::to_u64`](crate::Timestamp::to_u64)). An epoch has 262,143 of them; after these
+    /// a request waits for the next epoch.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses the timestamps; they are not issued to another call.
+    ///
+    /// # Errors
+    /// [`OracleError`], within [`OracleOptions::patience`] or soon after.
+    pub async fn u64_timestamps(&self, count: u32) -> Result<Range, OracleError> {
+        self.issue(count, Timestamp::U64_INDEX_MAX).await
+    }
+
+    async fn issue(&self, count: u32, index_max: u64) -> Result<Range, OracleError> {
         if !(1..=self.max_timestamps).contains(&count) {
             return Err(OracleError::Count(count));
         }
         // The task of requests ends with an error that this returned.
-        if let Ok(Some(range)) = self.issued.take_leased(count) {
+        if let Ok(Some(range)) = self.issued.take_leased(count, index_max) {
             self.counters.count_leased(range);
             return Ok(range);
         }
-        self.queued(count, false).await
+        self.queued(count, index_max, false).await
     }
 
     /// Issues timestamps, after the requests that wait.
-    async fn queued(&self, count: u32, follows_clock: bool) -> Result<Range, OracleError> {
+    async fn queued(
+        &self,
+        count: u32,
+        index_max: u64,
+        follows_clock: bool,
+    ) -> Result<Range, OracleError> {
         let (answer, answered) = oneshot::channel();
-        let request = Request { count, follows_clock, since: Instant::now(), answer };
+        let request = Request { count, index_max, follows_clock, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
             // This request may have been the one to have the epoch advanced.
             self.issued.renew();
@@ -122,13 +152,14 @@ impl Oracle {
     /// # Errors
     /// The errors of [`Oracle::timestamps`]. The epoch may still follow later.
     pub async fn follow_clock(&self) -> Result<u64, OracleError> {
-        self.queued(1, true).await.map(|range| range.first.epoch)
+        self.queued(1, u64::MAX, true).await.map(|range| range.first.epoch)
     }
 
     /// A report of the clock of this node and of its last epoch.
     pub fn clock(&self) -> ClockReport {
         let own = self.issued.current().map(|(_, start)| start);
-        let epoch = self.issued.epochs().last();
+        let epochs = self.issued.epochs();
+        let epoch = epochs.last();
         let clock = self.issued.node().clock().now();
         let epoch_age = own.filter(|own| own.epoch == epoch).map(|own| own.at.elapsed());
         let reference = Reference { epoch, age: epoch_age.unwrap_or_default() };
@@ -141,7 +172,7 @@ impl Oracle {
             epoch_age_max: self.issued.epoch_age_max(),
             next_epoch: follow(clock, epoch, reference, self.max_clock_step)
                 .wall
-                .max(epoch.saturating_add(1)),
+                .max(epochs.least_next().unwrap_or(u64::MAX)),
         }
     }
 
@@ -269,8 +300,8 @@ impl RequestServer {
         }
         let (mut requests, mut timestamps) = (0, 0);
         while let Some(request) = waiting.pop_front() {
-            let Some(range) = issuer.take(owner, request.count)? else {
-                // The indexes of the epoch are used up.
+            let Some(range) = issuer.take(owner, request.count, request.index_max)? else {
+                // The indexes of the epoch, or those of 64 bits, are used up.
                 waiting.push_front(request);
                 deadlines.refuse_while(waiting, issuer.advance(owner, *patience)).await?;
                 continue;

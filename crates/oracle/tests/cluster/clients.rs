@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
 use esker_log::Engine;
-use esker_oracle::history::{Call, check};
+use esker_oracle::history::{Call, check, in_milliseconds};
 use esker_oracle::{Epochs, LeaseReads, Oracle, OracleError, OracleOptions, Timestamp};
 use esker_raft::{
     ClusterId, ConsensusLog, Member, Node, NodeError, NodeOptions, Replica, WallClock,
@@ -289,6 +289,7 @@ impl Clients {
             calls.extend(tokio::time::timeout(TEST_TIMEOUT, task).await.unwrap().unwrap());
         }
         check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
+        check(&in_milliseconds(&calls)).unwrap_or_else(|violation| panic!("{violation}"));
         calls.len()
     }
 }

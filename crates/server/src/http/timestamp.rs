@@ -1,7 +1,7 @@
 //! Requests for timestamps: `GET /timestamp`.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
+use esker_oracle::{COUNT_MAX, Oracle, OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
@@ -17,13 +17,11 @@ use crate::node_state::{FollowerPolicy, NodeState};
 const TIMESTAMP_BYTES: usize = 16;
 /// The length of a range: the first timestamp and the number of timestamps.
 const RANGE_BYTES: usize = TIMESTAMP_BYTES + 8;
-/// The longest list that needs no permit.
-const SHORT_LIST_TIMESTAMPS: u32 = (SHORT_LIST_BYTES / TIMESTAMP_BYTES) as u32;
 /// The longest error of the leader that is passed on. It may be longer than a timestamp.
 const FORWARDED_ERROR_BYTES_MAX: usize = 4096;
 
 const _: () = assert!(size_of::<Timestamp>() == TIMESTAMP_BYTES);
-const _: () = assert!(SHORT_LIST_TIMESTAMPS == 16, "the limit in the documentation");
+const _: () = assert!(SHORT_LIST_BYTES / TIMESTAMP_BYTES == 16, "the limit in the documentation");
 const _: () = assert!(
     COUNT_MAX as usize * TIMESTAMP_BYTES <= LIST_BYTES_MAX,
     "a connection has memory for the longest list"
@@ -32,11 +30,33 @@ const _: () = assert!(
 /// The error for clients when the leader is unknown.
 const NO_LEADER: OracleError = OracleError::NotLeader { leader: None };
 
+/// The format of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerFormat {
+    /// All timestamps, 16 bytes each.
+    List,
+    /// The first timestamp and the number of timestamps.
+    Range,
+    /// All timestamps, 64 bits each.
+    U64,
+}
+
+impl AnswerFormat {
+    /// The length of an answer with `count` timestamps.
+    fn bytes(self, count: u32) -> usize {
+        match self {
+            Self::List => TIMESTAMP_BYTES * count as usize,
+            Self::Range => RANGE_BYTES,
+            Self::U64 => size_of::<u64>() * count as usize,
+        }
+    }
+}
+
 /// The parsed query of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TimestampQuery {
     count: u32,
-    is_range: bool,
+    format: AnswerFormat,
 }
 
 /// The error of a query.
@@ -99,7 +119,7 @@ pub(crate) async fn issue(
             (Some(error), _) => (None, error),
             (None, QueryError::Count) => (None, OracleError::Count(0)),
             (None, QueryError::Format) => {
-                let why = "invalid format param, must be list or range if provided";
+                let why = "invalid format param, must be list, range or u64 if provided";
                 return answer::text(StatusCode::BAD_REQUEST, why);
             }
         },
@@ -109,21 +129,46 @@ pub(crate) async fn issue(
                 (None, OracleError::Busy)
             }
             Err(BudgetExhausted) => (None, not_leader_error(state).unwrap_or(OracleError::Busy)),
-            Ok(permit) => match state.oracle().timestamps(query.count).await {
-                Ok(range) => {
-                    debug_assert_eq!(range.count, query.count, "the oracle issues what is asked");
-                    debug_assert!(range.last().is_some(), "the indexes of a range do not overflow");
-                    return answer::bytes(match query.is_range {
-                        true => encode_range(range).into(),
-                        false => AnswerBody::new(encode_list(range), permit),
-                    });
-                }
+            Ok(permit) => match timestamps(state.oracle(), query).await {
+                Ok(range) => return answer_range(state, range, query, permit),
                 Err(error) => (permit, error),
             },
         },
     };
     // Boxed, so that the futures of all other requests stay small: they are copied.
     Box::pin(answer_error(state, id, forwarded, permit, &error)).await
+}
+
+/// Issues the timestamps of a query.
+async fn timestamps(oracle: &Oracle, query: TimestampQuery) -> Result<Range, OracleError> {
+    match query.format {
+        AnswerFormat::U64 => oracle.u64_timestamps(query.count).await,
+        AnswerFormat::List | AnswerFormat::Range => oracle.timestamps(query.count).await,
+    }
+}
+
+/// Answers with the timestamps that were issued.
+fn answer_range(
+    state: &NodeState,
+    range: Range,
+    TimestampQuery { count, format }: TimestampQuery,
+    permit: Option<Permit>,
+) -> Answer {
+    debug_assert_eq!(range.count, count, "the oracle issues what is asked");
+    debug_assert!(range.last().is_some(), "the indexes of a range do not overflow");
+    let body = match format {
+        AnswerFormat::List => encode_list(range),
+        AnswerFormat::Range => encode_range(range),
+        AnswerFormat::U64 => match encode_u64s(range) {
+            Some(body) => body,
+            None => {
+                let broken = BrokenInvariant("timestamps of 64 bits have no higher index");
+                return answer::internal(state.failures(), broken);
+            }
+        },
+    };
+    debug_assert_eq!(body.len(), format.bytes(count), "an answer has all timestamps");
+    answer::bytes(AnswerBody::new(body, permit))
 }
 
 /// Answers with an error, or as the leader does if this node follows it.
@@ -195,19 +240,20 @@ fn relay(answer: Response<Bytes>, permit: Option<Permit>) -> Answer {
 /// Acquires memory for an answer, if it is long. Clients that read slowly keep theirs.
 async fn permit_list(
     client: &ClientConnection,
-    TimestampQuery { count, is_range }: TimestampQuery,
+    TimestampQuery { count, format }: TimestampQuery,
 ) -> Result<Option<Permit>, BudgetExhausted> {
-    if is_range || count <= SHORT_LIST_TIMESTAMPS {
+    let bytes = format.bytes(count);
+    if bytes <= SHORT_LIST_BYTES {
         return Ok(None);
     }
     debug_assert!(count <= COUNT_MAX, "the query was checked");
     // Boxed, so that the futures of all other requests stay small: they are copied.
-    Box::pin(client.permit_list(count * TIMESTAMP_BYTES as u32)).await.map(Some)
+    Box::pin(client.permit_list(bytes as u32)).await.map(Some)
 }
 
 /// Parses a query for at most `count_max` timestamps. Ignores parameters that it does not know.
 fn parse_query(query: &str, count_max: u32) -> Result<TimestampQuery, QueryError> {
-    let mut parsed = TimestampQuery { count: 1, is_range: false };
+    let mut parsed = TimestampQuery { count: 1, format: AnswerFormat::List };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=').unwrap_or((pair, "")) {
             ("n", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -215,8 +261,9 @@ fn parse_query(query: &str, count_max: u32) -> Result<TimestampQuery, QueryError
                 parsed.count = count.ok_or(QueryError::Count)?;
             }
             ("n", _) => return Err(QueryError::Count),
-            ("format", "range") => parsed.is_range = true,
-            ("format", "list") => parsed.is_range = false,
+            ("format", "range") => parsed.format = AnswerFormat::Range,
+            ("format", "list") => parsed.format = AnswerFormat::List,
+            ("format", "u64") => parsed.format = AnswerFormat::U64,
             ("format", _) => return Err(QueryError::Format),
             _ => {}
         }
@@ -298,6 +345,15 @@ fn encode_list(range: Range) -> Bytes {
     body.freeze()
 }
 
+/// Encodes all timestamps, 64 bits each. `None` if one has no such form.
+fn encode_u64s(range: Range) -> Option<Bytes> {
+    let (first, last) = (range.first.to_u64()?, range.last()?.to_u64()?);
+    debug_assert_eq!(last - first + 1, u64::from(range.count), "they are consecutive");
+    let mut body = BytesMut::with_capacity(size_of::<u64>() * range.count as usize);
+    (first..=last).for_each(|timestamp| body.put_u64(timestamp));
+    Some(body.freeze())
+}
+
 /// Encodes the first timestamp and the number of timestamps.
 fn encode_range(range: Range) -> Bytes {
     let mut body = BytesMut::with_capacity(RANGE_BYTES);
@@ -326,11 +382,10 @@ mod tests {
         for query in wrong.into_iter().chain(huge) {
             assert_eq!(count(query), None, "{query}");
         }
-        assert_eq!(
-            parse_query("n=2&format=range", 2),
-            Ok(TimestampQuery { count: 2, is_range: true })
-        );
-        assert_eq!(parse_query("format=list", 1), Ok(TimestampQuery { count: 1, is_range: false }));
+        let parsed = |count, format| Ok(TimestampQuery { count, format });
+        assert_eq!(parse_query("n=2&format=range", 2), parsed(2, AnswerFormat::Range));
+        assert_eq!(parse_query("format=list", 1), parsed(1, AnswerFormat::List));
+        assert_eq!(parse_query("format=u64&n=3", 3), parsed(3, AnswerFormat::U64));
         assert_eq!(parse_query("n=1&format=json", 1), Err(QueryError::Format));
         assert_eq!(parse_query("n=3", 2), Err(QueryError::Count));
     }
@@ -347,5 +402,15 @@ mod tests {
         let body = encode_range(range);
         assert_eq!((body.len(), &body[..16]), (24, &encode_list(range)[..16]));
         assert_eq!(body[16..], 3_u64.to_be_bytes());
+    }
+
+    #[test]
+    fn timestamps_of_64_bits_are_consecutive() {
+        let first = Timestamp { epoch: 1_700_000_000_123_456_789, index: 261_999 };
+        let body = encode_u64s(Range { first, count: 2 });
+        let bits = (1_700_000_000_123 << 18) + 261_999_u64;
+        let expected = [bits.to_be_bytes(), (bits + 1).to_be_bytes()].concat();
+        assert_eq!(body.as_deref(), Some(&expected[..]));
+        assert_eq!(encode_u64s(Range { first, count: 200 }), None);
     }
 }

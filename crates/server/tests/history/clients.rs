@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use esker_oracle::history::{Call, check};
+use esker_oracle::history::{Call, check, in_milliseconds};
 use esker_oracle::{Range, Timestamp};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
@@ -102,7 +102,8 @@ impl Client {
             Some(connection) => connection,
             None => Connection::open(&self.address, self.number).await?,
         };
-        let answer = connection.get(&format!("/timestamp?n={count}")).await?;
+        let format = if gets_64_bits(self.number) { "u64" } else { "list" };
+        let answer = connection.get(&format!("/timestamp?n={count}&format={format}")).await?;
         // Not after a failure, and not when the client has given up.
         self.connections.insert(self.address.clone(), connection);
         if answer.status == 200 {
@@ -126,7 +127,10 @@ impl Client {
             let next = self.addresses[self.turn % self.addresses.len()].clone();
             match outcome {
                 Ok(Ok(Outcome::Timestamps(body))) => {
-                    let range = range(&body, count);
+                    let range = match gets_64_bits(self.number) {
+                        true => u64_range(&body, count),
+                        false => range(&body, count),
+                    };
                     calls.push(Call { called, returned, range });
                     answered.fetch_add(1, SeqCst);
                     if self.number % 2 == 1 {
@@ -184,19 +188,35 @@ impl Clients {
     /// Stops them, checks what they got, and returns how many calls that are.
     pub async fn check(self) -> usize {
         self.stop.store(true, SeqCst);
-        let mut calls = Vec::new();
+        let (mut calls, mut of_64_bits) = (Vec::new(), Vec::new());
         for (number, task) in self.tasks.into_iter().enumerate() {
             let own = task.await.unwrap();
             assert!(!own.is_empty(), "client {number} got nothing");
-            calls.extend(own);
+            if gets_64_bits(number) { of_64_bits.extend(own) } else { calls.extend(own) }
         }
         check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
+        calls.append(&mut of_64_bits);
+        check(&in_milliseconds(&calls)).unwrap_or_else(|violation| panic!("{violation}"));
         let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + EPOCH_LEAD_MAX;
         let ahead =
             calls.iter().find(|call| u128::from(call.range.first.epoch) > latest.as_nanos());
         assert_eq!(ahead, None, "a wrong clock was followed");
         calls.len()
     }
+}
+
+/// Whether a client asks for timestamps of 64 bits: every third one.
+fn gets_64_bits(number: usize) -> bool {
+    number % 3 == 1
+}
+
+/// All timestamps of 64 bits of an answer, which are consecutive.
+fn u64_range(body: &[u8], count: u32) -> Range {
+    let all: Vec<_> =
+        body.chunks(8).map(|bytes| u64::from_be_bytes(bytes.try_into().unwrap())).collect();
+    let consecutive = (0..u64::from(count)).map(|n| all[0] + n);
+    assert!(all.iter().copied().eq(consecutive), "{all:?}");
+    Range { first: Timestamp::from_u64(all[0]).unwrap(), count }
 }
 
 /// All timestamps of an answer: of one epoch, with consecutive indexes.
