@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use esker_command::exit::{Failure, Outcome};
-use esker_command::signals;
+use esker_command::signals::Stop;
 
 /// A working directory. Dropping it removes the files of the benchmark, unless `keep` is set.
 #[derive(Debug)]
@@ -42,11 +42,13 @@ impl Workdir {
                 )));
             }
         }
+        let no_signals = |error| Failure::from_io("catch signals", &error);
+        let stop = Stop::on_signals().map_err(no_signals)?;
         std::fs::create_dir_all(&dir)
             .map_err(|error| Failure::from_io(format_args!("create {}", dir.display()), &error))?;
-        let workdir = Self { dir, created, keep };
-        workdir.remove_on_signals()?;
-        Ok(workdir)
+        let at_signal = ManuallyDrop::new(Self { dir: dir.clone(), created, keep });
+        stop.exit_after(|| drop(ManuallyDrop::into_inner(at_signal))).map_err(no_signals)?;
+        Ok(Self { dir, created, keep })
     }
 
     /// Returns the directory of the log.
@@ -57,12 +59,6 @@ impl Workdir {
     /// Returns the directory of the floor's files.
     pub fn floor(&self) -> PathBuf {
         self.dir.join(PARTS[1])
-    }
-
-    fn remove_on_signals(&self) -> Outcome {
-        let copy = ManuallyDrop::new(Self { dir: self.dir.clone(), ..*self });
-        signals::exit_at_signal(|| drop(ManuallyDrop::into_inner(copy)))
-            .map_err(|error| Failure::from_io("catch signals", &error))
     }
 }
 

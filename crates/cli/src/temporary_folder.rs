@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use esker_command::exit::{Failure, Outcome};
-use esker_command::signals;
+use esker_command::signals::Stop;
 
 /// How often the removal is repeated, and the time between: a child may still create files.
 const REMOVALS_MAX: u32 = 10;
@@ -18,6 +18,8 @@ pub struct TemporaryFolder(PathBuf);
 impl TemporaryFolder {
     /// Creates a folder. At a signal it is removed and the process exits.
     pub fn create(prefix: &str) -> Outcome<Self> {
+        let no_signals = |error| Failure::from_io("catch signals", &error);
+        let stop = Stop::on_signals().map_err(no_signals)?;
         let parent = std::env::temp_dir();
         let created = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| {
             Failure::from_io(format_args!("create a folder in {}", parent.display()), &error)
@@ -25,8 +27,7 @@ impl TemporaryFolder {
         })?;
         let folder = Self(created.keep());
         let at_signal = folder.0.clone();
-        signals::exit_at_signal(move || remove(&at_signal))
-            .map_err(|error| Failure::from_io("catch signals", &error))?;
+        stop.exit_after(move || remove(&at_signal)).map_err(no_signals)?;
         Ok(folder)
     }
 

@@ -77,20 +77,23 @@ impl AsFd for Stop {
     }
 }
 
-/// Cleans up at a signal, and exits with 128 and its number, as if it had ended the process. Starts
-/// a thread that waits for one.
-pub fn exit_at_signal(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let stop = Stop::on_signals()?;
-    let number = Arc::clone(&stop.number);
-    let wait = move || {
-        // Without its pipe there is nothing to wait for.
-        if stop.wait().is_ok() {
-            clean_up();
-            std::process::exit(128 + number.load(Ordering::SeqCst) as i32);
-        }
-    };
-    std::thread::Builder::new().name("clean up".into()).spawn(wait)?;
-    Ok(())
+impl Stop {
+    /// Cleans up at a signal, also at one that has arrived already, and exits with 128 and its
+    /// number, as if it had ended the process. Starts a thread that waits for one.
+    ///
+    /// Catch signals before you create what is cleaned up: a signal in between would leave it.
+    pub fn exit_after(self, clean_up: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let number = Arc::clone(&self.number);
+        let wait = move || {
+            // Without its pipe there is nothing to wait for.
+            if self.wait().is_ok() {
+                clean_up();
+                std::process::exit(128 + number.load(Ordering::SeqCst) as i32);
+            }
+        };
+        std::thread::Builder::new().name("clean up".into()).spawn(wait)?;
+        Ok(())
+    }
 }
 
 /// Closes what a command reads at a signal. Starts a thread that waits for one. Returns whether

@@ -33,10 +33,13 @@ impl Folders {
     /// this process's own.
     pub fn new() -> Result<Self> {
         remove_abandoned(&std::env::temp_dir());
+        // First: a signal while the folder is created would leave it.
+        let signals =
+            Signals::new([SIGHUP, SIGINT, SIGTERM]).context("failed to handle signals")?;
         let base = tempfile::Builder::new().prefix(PREFIX).tempdir();
         let base = base.context("failed to make a temporary folder")?.keep();
         let lock = lock(&base).context("failed to lock a temporary folder")?;
-        remove_at_signal(base.clone()).context("failed to handle signals")?;
+        remove_at_signal(signals, base.clone()).context("failed to handle signals")?;
         let (recorded, states, socket) = (recorded(&base), states(&base), socket(&base));
         let folders = Self { recorded, states, socket, base, _lock: lock };
         for folder in [&folders.recorded, &folders.states] {
@@ -85,15 +88,14 @@ fn remove(base: &Path) {
 }
 
 /// Removes the folders when a signal ends this process.
-fn remove_at_signal(base: PathBuf) -> io::Result<()> {
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
-    std::thread::spawn(move || {
+fn remove_at_signal(mut signals: Signals, base: PathBuf) -> io::Result<()> {
+    let wait = move || {
         for signal in signals.forever() {
             remove(&base);
             let _ = emulate_default_handler(signal);
         }
-    });
-    Ok(())
+    };
+    std::thread::Builder::new().name("clean up".into()).spawn(wait).map(drop)
 }
 
 /// A lock that the kernel takes back when this process ends. Its file has its name only when it is

@@ -208,7 +208,10 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let connected = connect(&address.to_string()).await.unwrap();
         assert_eq!(connected.peer_addr().unwrap(), address);
-        drop(listener);
-        assert_eq!(connect(&address.to_string()).await.unwrap_err().kind(), ConnectionRefused);
+        // Bound, so that no other listener gets its port, and does not listen.
+        let silent = tokio::net::TcpSocket::new_v4().unwrap();
+        silent.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        assert_eq!(connect(&address).await.unwrap_err().kind(), ConnectionRefused);
     }
 }

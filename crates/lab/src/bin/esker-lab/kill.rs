@@ -15,7 +15,7 @@ use crate::selection::Selection;
 use crate::table::Table;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::progress;
-use esker_command::signals;
+use esker_command::signals::Stop;
 
 /// The variable that names the file in which a child says how far it is.
 const PROGRESS: &str = "CRASH_TEST";
@@ -73,10 +73,12 @@ pub fn run(arguments: &KillArguments) -> Outcome {
     if dir.exists() {
         return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
     }
+    let no_signals = |error| Failure::from_io("catch signals", &error);
+    let stop = Stop::on_signals().map_err(no_signals)?;
     std::fs::create_dir_all(&dir).map_err(failed)?;
     let child: Arc<Running> = Arc::default();
     let (to_remove, to_kill) = (dir.clone(), Arc::clone(&child));
-    signals::exit_at_signal(move || {
+    let clean_up = move || {
         // Kept locked: no other writer starts. One that still writes would make files again.
         let child = locked(&to_kill);
         if let Some(child) = &*child {
@@ -84,8 +86,8 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         }
         remove(&to_remove);
         std::mem::forget(child);
-    })
-    .map_err(|error| Failure::from_io("catch signals", &error))?;
+    };
+    stop.exit_after(clean_up).map_err(no_signals)?;
     let crashed = kill_all(arguments, &all, &dir, (first_seed, runs), &child);
     // The runs removed what is in it, but for runs that broke a promise.
     let _ = std::fs::remove_dir(&dir);
