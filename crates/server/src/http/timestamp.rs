@@ -17,6 +17,8 @@ use crate::node_state::{FollowerPolicy, NodeState};
 const TIMESTAMP_BYTES: usize = 16;
 /// The length of a range: the first timestamp and the number of timestamps.
 const RANGE_BYTES: usize = TIMESTAMP_BYTES + 8;
+/// The length of a range of timestamps of 64 bits: the first one and the number of timestamps.
+const U64_RANGE_BYTES: usize = 8 + 8;
 /// The longest error of the leader that is passed on. It may be longer than a timestamp.
 const FORWARDED_ERROR_BYTES_MAX: usize = 4096;
 
@@ -39,6 +41,8 @@ enum AnswerFormat {
     Range,
     /// All timestamps, 64 bits each.
     U64,
+    /// The first timestamp of 64 bits, and the number of timestamps.
+    U64Range,
 }
 
 impl AnswerFormat {
@@ -48,6 +52,7 @@ impl AnswerFormat {
             Self::List => TIMESTAMP_BYTES * count as usize,
             Self::Range => RANGE_BYTES,
             Self::U64 => size_of::<u64>() * count as usize,
+            Self::U64Range => U64_RANGE_BYTES,
         }
     }
 }
@@ -119,7 +124,7 @@ pub(crate) async fn issue(
             (Some(error), _) => (None, error),
             (None, QueryError::Count) => (None, OracleError::Count(0)),
             (None, QueryError::Format) => {
-                let why = "invalid format param, must be list, range or u64 if provided";
+                let why = "invalid format param, must be list, range, u64 or u64-range if provided";
                 return answer::text(StatusCode::BAD_REQUEST, why);
             }
         },
@@ -142,7 +147,7 @@ pub(crate) async fn issue(
 /// Issues the timestamps of a query.
 async fn timestamps(oracle: &Oracle, query: TimestampQuery) -> Result<Range, OracleError> {
     match query.format {
-        AnswerFormat::U64 => oracle.u64_timestamps(query.count).await,
+        AnswerFormat::U64 | AnswerFormat::U64Range => oracle.u64_timestamps(query.count).await,
         AnswerFormat::List | AnswerFormat::Range => oracle.timestamps(query.count).await,
     }
 }
@@ -157,15 +162,14 @@ fn answer_range(
     debug_assert_eq!(range.count, count, "the oracle issues what is asked");
     debug_assert!(range.last().is_some(), "the indexes of a range do not overflow");
     let body = match format {
-        AnswerFormat::List => encode_list(range),
-        AnswerFormat::Range => encode_range(range),
-        AnswerFormat::U64 => match encode_u64s(range) {
-            Some(body) => body,
-            None => {
-                let broken = BrokenInvariant("timestamps of 64 bits have no higher index");
-                return answer::internal(state.failures(), broken);
-            }
-        },
+        AnswerFormat::List => Some(encode_list(range)),
+        AnswerFormat::Range => Some(encode_range(range)),
+        AnswerFormat::U64 => encode_u64s(range),
+        AnswerFormat::U64Range => encode_u64_range(range),
+    };
+    let Some(body) = body else {
+        let broken = BrokenInvariant("timestamps of 64 bits have no higher index");
+        return answer::internal(state.failures(), broken);
     };
     debug_assert_eq!(body.len(), format.bytes(count), "an answer has all timestamps");
     answer::bytes(AnswerBody::new(body, permit))
@@ -264,6 +268,7 @@ fn parse_query(query: &str, count_max: u32) -> Result<TimestampQuery, QueryError
             ("format", "range") => parsed.format = AnswerFormat::Range,
             ("format", "list") => parsed.format = AnswerFormat::List,
             ("format", "u64") => parsed.format = AnswerFormat::U64,
+            ("format", "u64-range") => parsed.format = AnswerFormat::U64Range,
             ("format", _) => return Err(QueryError::Format),
             _ => {}
         }
@@ -354,6 +359,16 @@ fn encode_u64s(range: Range) -> Option<Bytes> {
     Some(body.freeze())
 }
 
+/// Encodes the first timestamp of 64 bits and the number of timestamps. `None` if one has no such
+/// form.
+fn encode_u64_range(range: Range) -> Option<Bytes> {
+    let (first, _) = (range.first.to_u64()?, range.last()?.to_u64()?);
+    let mut body = BytesMut::with_capacity(U64_RANGE_BYTES);
+    body.put_u64(first);
+    body.put_u64(u64::from(range.count));
+    Some(body.freeze())
+}
+
 /// Encodes the first timestamp and the number of timestamps.
 fn encode_range(range: Range) -> Bytes {
     let mut body = BytesMut::with_capacity(RANGE_BYTES);
@@ -386,6 +401,7 @@ mod tests {
         assert_eq!(parse_query("n=2&format=range", 2), parsed(2, AnswerFormat::Range));
         assert_eq!(parse_query("format=list", 1), parsed(1, AnswerFormat::List));
         assert_eq!(parse_query("format=u64&n=3", 3), parsed(3, AnswerFormat::U64));
+        assert_eq!(parse_query("format=u64-range", 1), parsed(1, AnswerFormat::U64Range));
         assert_eq!(parse_query("n=1&format=json", 1), Err(QueryError::Format));
         assert_eq!(parse_query("n=3", 2), Err(QueryError::Count));
     }
@@ -411,6 +427,11 @@ mod tests {
         let bits = (1_700_000_000_123 << 18) + 261_999_u64;
         let expected = [bits.to_be_bytes(), (bits + 1).to_be_bytes()].concat();
         assert_eq!(body.as_deref(), Some(&expected[..]));
-        assert_eq!(encode_u64s(Range { first, count: 200 }), None);
+        let range = encode_u64_range(Range { first, count: 2 });
+        let expected = [bits.to_be_bytes(), 2_u64.to_be_bytes()].concat();
+        assert_eq!(range.as_deref(), Some(&expected[..]));
+        for encode in [encode_u64s, encode_u64_range] {
+            assert_eq!(encode(Range { first, count: 200 }), None);
+        }
     }
 }
