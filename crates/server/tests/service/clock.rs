@@ -26,7 +26,7 @@ async fn step_ms(nodes: &Nodes, node: u64) -> i64 {
     serde_json::from_slice::<NodeStatus>(&answer.body).unwrap().clock_step_ms
 }
 
-async fn metric(nodes: &Nodes, node: u64, name: &str) -> f64 {
+pub async fn metric(nodes: &Nodes, node: u64, name: &str) -> f64 {
     let metrics = get(Protocol::Http1, &nodes.address(node), "/metrics").await;
     let line = metrics.text().lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
     line.unwrap().trim().parse().unwrap()

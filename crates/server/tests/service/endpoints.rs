@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::client::{ALL, Protocol, get, send};
+use crate::clock::metric;
 use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// The paths of clients, with status and body, over each protocol.
@@ -42,6 +43,45 @@ async fn a_leader_answers() {
         let status = get(protocol, &address, "/status").await;
         assert!(status.text().contains(r#""role":"leader""#), "{}", status.text());
     }
+}
+
+/// Timestamps of both forms are in the order in which they were asked for, also when those of an
+/// epoch are used up: five requests have more than it has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timestamps_of_64_bits_are_in_the_order_of_all() {
+    let nodes = Nodes::with(1, |options| {
+        options.oracle.epoch_interval = Duration::from_secs(3600);
+    })
+    .await;
+    let address = nodes.address(1);
+    let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());
+    let epoch_advances = metric(&nodes, 1, "esker_epoch_advances_total").await;
+    for protocol in ALL {
+        let mut last = 0;
+        for (n, format) in (0..6).flat_map(|_| [(65_536, "u64"), (1, "list"), (3, "u64-range")]) {
+            let path = format!("/timestamp?n={n}&format={format}");
+            let answer = get(protocol, &address, &path).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let all: Vec<u64> = match format {
+                "u64" => answer.body.chunks(8).map(number).collect(),
+                "list" => {
+                    let (epoch, index) = (number(&answer.body[..8]), number(&answer.body[8..]));
+                    vec![(epoch / 1_000_000 << 18) + index]
+                }
+                _ => {
+                    assert_eq!((answer.body.len(), number(&answer.body[8..])), (16, 3));
+                    (0..3).map(|at| number(&answer.body[..8]) + at).collect()
+                }
+            };
+            assert_eq!(all.len(), n);
+            for one in all {
+                assert!(one > last, "{path}: {one} after {last}");
+                last = one;
+            }
+        }
+    }
+    let advances = metric(&nodes, 1, "esker_epoch_advances_total").await - epoch_advances;
+    assert!(advances >= 3.0, "{advances} advances");
 }
 
 /// 404 for the paths, and 405 with the allowed methods.
