@@ -110,8 +110,8 @@ async fn a_leader_that_is_cut_off_proves_nothing() {
 async fn a_leader_whom_half_of_the_voters_hear_makes_room() {
     let mut group = Group::with_three_nodes().await;
     group.start(4).await;
+    group.add(4).await;
     let leader = group.leader().await;
-    group.nodes[&leader].add(4, group.member(4), TEST_TIMEOUT).await.unwrap();
     for parted in (1..=3).filter(|id| *id != leader) {
         group.part(leader, parted);
     }

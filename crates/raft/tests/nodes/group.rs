@@ -106,8 +106,13 @@ pub struct Group {
 
 impl Group {
     pub fn new() -> Self {
+        Self::new_at(ROUND_TRIP)
+    }
+
+    /// Creates a group without nodes, which will have this round-trip time.
+    pub fn new_at(round_trip: Duration) -> Self {
         Self {
-            round_trip: ROUND_TRIP,
+            round_trip,
             nodes: BTreeMap::new(),
             words: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -126,16 +131,29 @@ impl Group {
     /// Starts three nodes with this round-trip time: an election timeout is up to eight of them. A
     /// leader that gets no processor for that long is deposed, and rightly.
     pub async fn with_three_nodes_at(round_trip: Duration) -> Self {
-        let mut group = Self { round_trip, ..Self::new() };
+        let mut group = Self::new_at(round_trip);
         group.start(1).await;
         let member = group.member(1);
         group.nodes[&1].bootstrap(member).await.unwrap();
         for id in [2, 3] {
-            group.leader().await;
             group.start(id).await;
-            group.nodes[&1].add(id, group.member(id), TEST_TIMEOUT).await.unwrap();
+            group.add(id).await;
         }
+        group.give_leadership_to(1).await;
         group
+    }
+
+    /// Transfers leadership until this node has it: on a busy machine another may be elected before.
+    async fn give_leadership_to(&self, id: u64) {
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        loop {
+            let leader = self.leader().await;
+            if leader == id {
+                return;
+            }
+            let transferred = self.nodes[&leader].transfer(id, TEST_TIMEOUT).await;
+            assert!(Instant::now() < deadline, "node {id} does not lead: {transferred:?}");
+        }
     }
 
     pub fn member(&self, id: u64) -> Member {

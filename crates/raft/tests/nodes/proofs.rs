@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use esker_raft::{NodeError, Prover};
 
-use crate::group::{Group, SHORT_WAIT, TEST_TIMEOUT, command};
+use crate::group::{Group, SHORT_WAIT, SLOW_ROUND_TRIP, TEST_TIMEOUT, command};
 
 /// Proves within a time in which a quorum that is there answers.
 async fn proven(prover: &mut Prover) -> Result<u64, NodeError> {
@@ -95,7 +95,7 @@ async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_ends_when_its_node_does_not_lead_any_more() {
-    let group = Group::with_three_nodes().await;
+    let group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
     let leader = group.leader().await;
     for other in 1..=3 {
         group.cut_proofs(leader, other);
@@ -113,7 +113,7 @@ async fn a_proof_ends_when_its_node_does_not_lead_any_more() {
 /// The voters that count are those of the cluster as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_follows_the_members() {
-    let mut group = Group::new();
+    let mut group = Group::new_at(SLOW_ROUND_TRIP);
     group.start(1).await;
     let member = group.member(1);
     group.nodes[&1].bootstrap(member).await.unwrap();
