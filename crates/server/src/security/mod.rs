@@ -86,7 +86,8 @@ impl Security {
         // A node that other hosts reach through a proxy has another address for them.
         let advertised = options.advertise.as_deref();
         let is_loopback = is_loopback(options.listen) && advertised.is_none_or(port::is_loopback);
-        ChangeAccess::new(self.tokens.clone(), self.client_ca.is_some(), is_loopback)
+        let (client_ca, peers) = (self.client_ca.clone(), self.peers.clone());
+        ChangeAccess::new(self.tokens.clone(), client_ca, peers, options.clock.clone(), is_loopback)
     }
 
     /// Returns the configurations of the port of clients, who get this certificate.

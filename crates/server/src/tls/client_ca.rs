@@ -10,7 +10,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::error::ServerError;
 use crate::reload::ReloadedFiles;
-use crate::tls::configs::{client_verifier, read_roots};
+use crate::tls::configs::{client_verifier, read_roots, verify_chain};
 
 /// The authority of client certificates: without one of its certificates, no client is answered.
 #[derive(Debug)]
@@ -57,6 +57,15 @@ impl ClientCa {
             tracing::info!(%file, "verifies clients with a new authority");
         }
         Ok(())
+    }
+
+    /// Verifies the certificate of a client at this time, with the certificates that it showed for
+    /// it.
+    ///
+    /// # Errors
+    /// The reason why it is not valid.
+    pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), String> {
+        verify_chain(&*self.0.current().verifier, chain, at)
     }
 }
 

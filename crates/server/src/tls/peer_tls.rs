@@ -6,7 +6,8 @@ use std::time::SystemTime;
 
 use esker_raft::{Connection, PeerSecurity, SecuredConnection};
 use futures_util::future::BoxFuture;
-use rustls::pki_types::{ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig, ServerConnection};
 use tokio::net::TcpStream;
@@ -69,6 +70,8 @@ struct PeerConfigs {
     pair: CertificatePair,
     /// The name of this node in its certificate.
     name: PeerName,
+    /// Verifies the certificates of callers.
+    verifier: Arc<dyn ClientCertVerifier>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     /// The configurations of calls over HTTP.
@@ -147,6 +150,14 @@ impl PeerTls {
         self.configs.current()
     }
 
+    /// Verifies the certificate that a node showed when it connected, at this time.
+    ///
+    /// # Errors
+    /// The reason why it is not valid.
+    pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), String> {
+        verify_chain(&*self.configs().verifier, chain, at)
+    }
+
     /// Reads the files again. New connections are made with what they have; those that are open
     /// stay open. Warns once a day of a certificate that ends soon.
     ///
@@ -204,6 +215,7 @@ impl PeerConfigs {
             pem,
             pair,
             name,
+            verifier,
             http1_client: with_protocols(&client, vec![HttpVersion::Http1.protocol()]),
             http2_client: with_protocols(&client, vec![HttpVersion::Http2.protocol()]),
             client: with_protocols(&client, vec![PROTOCOL.to_vec()]),
@@ -321,7 +333,6 @@ mod tests {
     use std::time::Duration;
 
     use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair};
-    use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
