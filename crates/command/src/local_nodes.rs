@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_server::{MemberInfo, Members, ask};
+use esker_server::{MemberInfo, Members, ask, make_certificates};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exit::{Failure, Outcome};
@@ -40,6 +40,14 @@ const NOT_INHERITED: [&str; 22] = [
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "RAFT_ADDR",
 ];
+/// The flags of a node's certificates, and their files.
+const CERTIFICATE_FLAGS: [(&str, &str); 5] = [
+    ("--cert", "server.pem"),
+    ("--key", "server-key.pem"),
+    ("--peer-ca", "ca.pem"),
+    ("--peer-cert", "cert.pem"),
+    ("--peer-key", "key.pem"),
+];
 /// How long a node may take until it votes.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nodes may take to end.
@@ -57,6 +65,7 @@ pub struct LocalNodes {
     program: PathBuf,
     dir: PathBuf,
     port: u16,
+    uses_tls: bool,
     nodes: Vec<Option<Child>>,
 }
 
@@ -70,7 +79,9 @@ impl Drop for LocalNodes {
 
 impl LocalNodes {
     /// Starts `count` nodes of `program`, which is `esker`: one after the other, so that the first
-    /// has the others join. Those that have data come first: a new one needs their answer.
+    /// has the others join. Those that have data come first: a new one needs their answer. With
+    /// `uses_tls`, nodes have certificates of [`LocalNodes::authority`], and talk with TLS alone;
+    /// clients may do without.
     ///
     /// `failed` gets what another node than the first fails with, and says whether the others go
     /// on.
@@ -79,10 +90,16 @@ impl LocalNodes {
         dir: &Path,
         port: u16,
         count: u16,
+        uses_tls: bool,
         mut failed: impl FnMut(Failure) -> Outcome,
     ) -> Outcome<Self> {
         fs::create_dir_all(dir).map_err(|error| Failure::from_io(dir.display(), &error))?;
-        let mut nodes = Self { program, dir: dir.to_path_buf(), port, nodes: Vec::new() };
+        let mut nodes = Self { program, dir: dir.to_path_buf(), port, uses_tls, nodes: Vec::new() };
+        if uses_tls {
+            let hosts = (1..=count).map(|number| (number.into(), vec!["127.0.0.1".to_owned()]));
+            let made = make_certificates(&nodes.certificates(), &hosts.collect());
+            made.map_err(|error| Failure::failed(with_causes(&error)))?;
+        }
         nodes.nodes.resize_with(usize::from(count), || None);
         // A server that answers there would be taken for one of these nodes.
         check_ports(port, count).map_err(|error| {
@@ -115,6 +132,15 @@ impl LocalNodes {
             }
         }
         Err(failed)
+    }
+
+    fn certificates(&self) -> PathBuf {
+        self.dir.join("certs")
+    }
+
+    /// The authority of the nodes, if they use TLS.
+    pub fn authority(&self) -> PathBuf {
+        self.certificates().join("ca.pem")
     }
 
     fn data(&self, number: u16) -> PathBuf {
@@ -160,6 +186,14 @@ impl LocalNodes {
         command.args(["--listen", &self.at(number, 0), "--raft-listen", &self.at(number, 1)]);
         if number > 1 {
             command.args(["--join", &self.at(1, 0)]);
+        }
+        if self.uses_tls {
+            let folder = self.certificates().join(format!("node-{number}"));
+            for (flag, file) in CERTIFICATE_FLAGS {
+                command.arg(flag).arg(folder.join(file));
+            }
+            // This program asks for their state without.
+            command.arg("--plain-http");
         }
         for name in NOT_INHERITED {
             command.env_remove(name);

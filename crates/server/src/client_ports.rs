@@ -5,6 +5,8 @@ use std::net::UdpSocket;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
+#[cfg(feature = "http3")]
+use rustls::pki_types::CertificateDer;
 use rustls::server::ResolvesServerCert;
 #[cfg(feature = "http3")]
 use rustls::server::danger::ClientCertVerifier;
@@ -16,17 +18,14 @@ use crate::error::BrokenInvariant;
 use crate::error::ServerError;
 use crate::http::listener;
 #[cfg(feature = "http3")]
-use crate::http::{
-    client_connection::{ConnectionAccess, ConnectionState},
-    http3, route,
-};
+use crate::http::{client_connection::ConnectionState, http3, route};
 use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
 use crate::security::Security;
 use crate::supervisor::Tasks;
 #[cfg(feature = "http3")]
-use crate::tls::ClientRole;
+use crate::tls::ConnectionAccess;
 use crate::tls::PortTls;
 
 /// The ports of clients, bound.
@@ -148,16 +147,18 @@ async fn serve_http3(
     connections: usize,
     stop: watch::Receiver<bool>,
 ) {
-    // A certificate of the client is verified, and gives it no other role: a change needs a token.
-    let access = ConnectionAccess { role: ClientRole::Client, is_encrypted: true };
     let counted = Arc::clone(&state);
     let count = move |event| match event {
         http3::ConnectionEvent::Opened => counted.counters().open_http3_connection(),
         http3::ConnectionEvent::Ended => counted.counters().close_http3_connection(),
         http3::ConnectionEvent::RequestPanicked => counted.counters().count_panic(),
         http3::ConnectionEvent::Refused => counted.count_over_limit("h3", connections),
+        http3::ConnectionEvent::Failed(from, failed) => {
+            counted.counters().tls_refusals.report_client(from, failed.reason, &failed.why);
+        }
     };
-    let handler = move |from| {
+    let handler = move |from, shown: &[CertificateDer<'static>]| {
+        let access = ConnectionAccess::client(shown);
         let connection = ConnectionState::new(Arc::clone(&state), from, access, false);
         let traffic = Arc::clone(connection.client().traffic());
         let evicted = async move { traffic.evicted().await };

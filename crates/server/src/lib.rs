@@ -53,6 +53,7 @@
 //! | `cluster_certificates` | an authority, and certificates of nodes |
 //! | `security` | who may change the cluster, and calls of this node to others |
 //! | `http` | the HTTP interface |
+//! | `reload` | files that are read again when they change |
 //! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
 //! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
 
@@ -79,6 +80,7 @@ mod node_state;
 mod options;
 mod port;
 mod protocol;
+mod reload;
 mod security;
 mod server;
 mod supervisor;

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+#[cfg(feature = "http3")]
+use rustls::AlertDescription;
 use rustls::{CertificateError, Error};
 
 use crate::log_limiter::LineLimiter;
@@ -83,6 +85,29 @@ impl RefusalReason {
             ) => Self::Expired,
             Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Self::Certificate,
             Error::AlertReceived(_) => Self::Alert,
+            _ => Self::Protocol,
+        }
+    }
+
+    /// Classifies the alert with which this node ended a handshake: over QUIC there is no more.
+    #[cfg(feature = "http3")]
+    pub(crate) fn from_own_alert(alert: AlertDescription) -> Self {
+        use AlertDescription::{
+            AccessDenied, BadCertificate, CertificateExpired, CertificateRequired,
+            CertificateRevoked, CertificateUnknown, DecryptError, UnknownCA,
+            UnsupportedCertificate,
+        };
+        match alert {
+            CertificateExpired => Self::Expired,
+            // A wrong signature is a wrong key of the certificate.
+            AccessDenied
+            | BadCertificate
+            | CertificateRequired
+            | CertificateRevoked
+            | CertificateUnknown
+            | DecryptError
+            | UnknownCA
+            | UnsupportedCertificate => Self::Certificate,
             _ => Self::Protocol,
         }
     }

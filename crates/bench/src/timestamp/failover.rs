@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_client::NodeCaller;
+use esker_client::{NodeCaller, TlsOptions};
 use esker_server::NodeStatus;
 use serde_json::json;
 
@@ -45,10 +45,13 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
         return Err(Failure::usage("--failover asks over HTTP/1.1: leave --protocol out"));
     }
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
-    let mut nodes =
-        LocalNodes::start(esker()?, &workdir.log(), arguments.port, NODE_COUNT, Err).await?;
-    let caller = NodeCaller::new((1..=NODE_COUNT).map(|number| nodes.address(number)), None);
-    let caller = caller.map_err(|error| client_failure(&error))?;
+    let (dir, uses_tls) = (workdir.log(), arguments.tls);
+    let nodes = LocalNodes::start(esker()?, &dir, arguments.port, NODE_COUNT, uses_tls, Err);
+    let mut nodes = nodes.await?;
+    let scheme = if uses_tls { "https" } else { "http" };
+    let endpoints = (1..=NODE_COUNT).map(|number| format!("{scheme}://{}", nodes.address(number)));
+    let tls = uses_tls.then(|| TlsOptions::new().ca_file(nodes.authority()));
+    let caller = NodeCaller::new(endpoints, tls).map_err(|error| client_failure(&error))?;
     let begun = Instant::now();
     let (mut times, mut failed) = (Latencies::new(), 0_u32);
     let budget = CallBudget::of_memory();
@@ -77,7 +80,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     nodes.stop().await;
     let figure = json!({
             "bench": "oracle/failover",
-            "params": { "rounds": rounds, "nodes": NODE_COUNT, "rate": arguments.rate.unwrap_or(REQUESTS_PER_SECOND), "planned": arguments.planned },
+            "params": { "rounds": rounds, "nodes": NODE_COUNT, "rate": arguments.rate.unwrap_or(REQUESTS_PER_SECOND), "planned": arguments.planned, "tls": uses_tls },
             "ops": rounds,
             "seconds": (seconds * 1e3).round() / 1e3,
             "p50_us": times.quantile_us(0.5),

@@ -31,8 +31,9 @@ Examples:
   # killed
   esker-bench ts --failover 100
 
-  # And when it gives its leadership away
+  # And when it gives its leadership away, or all use TLS
   esker-bench ts --failover 100 --planned
+  esker-bench ts --failover 100 --tls
 
 The order of up to 50 million calls is checked: of as many as half of the free memory has room for, at 160 bytes each, and \
 of 1 million in any case. A run that makes more has `checked` false, and `unrecorded` says how many more. `verified` is \
@@ -104,6 +105,9 @@ pub struct TsBenchArguments {
     /// Transfer leadership in these rounds, instead of killing the leader
     #[arg(long, requires = "failover")]
     pub planned: bool,
+    /// Have the nodes of --failover use TLS, with each other and with clients
+    #[arg(long, requires = "failover")]
+    pub tls: bool,
     /// The folder of the nodes of --failover [default: one in the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

@@ -48,7 +48,7 @@ pub async fn run(arguments: &LocalArguments) -> Outcome {
         std::env::current_exe().map_err(|error| Failure::from_io("find esker", &error))?;
     let started = async {
         let mut has_failed = false;
-        let nodes = LocalNodes::start(program, dir, *port, NODE_COUNT, |failure| {
+        let nodes = LocalNodes::start(program, dir, *port, NODE_COUNT, false, |failure| {
             has_failed = true;
             complain(failure.message());
             Ok(())

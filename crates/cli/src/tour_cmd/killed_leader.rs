@@ -25,7 +25,7 @@ async fn kill(dir: &Path) -> StepResult<Vec<Figure>> {
     let own = 40 * (std::process::id() % 70) as u16;
     let ports = (10_000..28_000).step_by(3_000).map(|port| port + own);
     let (program, port) = (std::env::current_exe()?, LocalNodes::free_port(ports, NODE_COUNT)?);
-    let nodes = LocalNodes::start(program, dir, port, NODE_COUNT, Err).await;
+    let nodes = LocalNodes::start(program, dir, port, NODE_COUNT, false, Err).await;
     // The file that it names is removed.
     let why = |failure: Failure| failure.message().split("; see").take(1).collect::<String>();
     let (mut nodes, started) = (nodes.map_err(why)?, begin.elapsed());

@@ -27,8 +27,7 @@ use crate::error::ServerError;
 
 pub(crate) use files::{Pem, read as read_pem};
 pub(crate) use pair::CertificatePair;
-pub(crate) use renewal::Certificate;
-pub(crate) use renewal::{CHECK_INTERVAL_MIN, EXPIRY_WARNING_INTERVAL};
+pub(crate) use renewal::{Certificate, EXPIRY_WARNING_INTERVAL};
 #[cfg(feature = "http3")]
 pub(crate) use resolver::CertificateResolver;
 

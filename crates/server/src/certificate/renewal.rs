@@ -14,11 +14,10 @@ use crate::certificate::resolver::CertificateResolver;
 use crate::counters::Counters;
 use crate::error::ServerError;
 use crate::options::{CertificateFiles, ServerOptions};
+use crate::reload::CHECK_INTERVAL_MIN;
 
 /// The time between two warnings that the operator's certificate ends.
 pub(crate) const EXPIRY_WARNING_INTERVAL: Duration = Duration::from_secs(24 * 3600);
-/// The shortest time between two checks.
-pub(crate) const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// The source of the certificate.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The certificate of new connections.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -17,12 +18,12 @@ impl CertificateResolver {
 
     pub(crate) fn replace(&self, key: Arc<CertifiedKey>) {
         debug_assert!(!key.cert.is_empty(), "a key has a certificate");
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+        *self.0.write() = key;
     }
 }
 
 impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0.read()))
     }
 }

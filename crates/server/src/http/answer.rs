@@ -94,7 +94,7 @@ pub(crate) fn denied(denial: Denial) -> Answer {
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             answer
         }
-        Denial::Closed(why) => text(StatusCode::FORBIDDEN, why),
+        Denial::Certificate(why) | Denial::Closed(why) => text(StatusCode::FORBIDDEN, why),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::memory_budget::{
 };
 use crate::node_state::NodeState;
 use crate::supervisor::FailureSignal;
-use crate::tls::ClientRole;
+use crate::tls::ConnectionAccess;
 
 /// The longest list that needs no permit: a connection has few of them at a time.
 pub(crate) const SHORT_LIST_BYTES: usize = 256;
@@ -36,13 +36,6 @@ pub(crate) struct ConnectionState {
     is_reserve: bool,
 }
 
-/// The role that the caller of a connection has proven, and whether it is encrypted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConnectionAccess {
-    pub(crate) role: ClientRole,
-    pub(crate) is_encrypted: bool,
-}
-
 impl ConnectionState {
     /// Creates the state of a connection. One of the reserve is beyond the limit: it gets one
     /// request, and no timestamps.
@@ -64,8 +57,8 @@ impl ConnectionState {
         &self.client
     }
 
-    pub(crate) fn access(&self) -> ConnectionAccess {
-        self.access
+    pub(crate) fn access(&self) -> &ConnectionAccess {
+        &self.access
     }
 
     pub(crate) fn is_reserve(&self) -> bool {

@@ -190,9 +190,9 @@ where
 
 /// Returns the answer to a caller that may not change the cluster; `None` to one that may.
 fn deny(connection: &ConnectionState, headers: &HeaderMap) -> Option<Answer> {
-    let (state, role) = (connection.node(), connection.access().role);
-    let access = state.change_access();
-    if let Err(denial) = access.check(role, headers, connection.client().from()) {
+    let state = connection.node();
+    let (caller, from) = (connection.access(), connection.client().from());
+    if let Err(denial) = state.change_access().check(caller, headers, from) {
         return Some(answer::denied(denial));
     }
     check_headers(headers).err().map(|refusal| refusal.answer(state.node().id()))

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::http::body::AnswerBody;
-use crate::http::client_connection::{ConnectionAccess, ConnectionState};
+use crate::http::client_connection::ConnectionState;
 use crate::http::connection_slots::{ConnectionSlot, ConnectionSlots, RESERVE_TIMEOUT};
 use crate::http::route;
 use crate::idle::{AnswerGuard, IDLE_CHECK_INTERVAL, IdleCheck, RequestGuard, Traffic, Verdict};
@@ -140,12 +140,11 @@ impl Connection {
 
     async fn serve(
         self,
-        Accepted { stream, role, is_encrypted }: Accepted,
+        Accepted { stream, access }: Accepted,
         builder: Arc<Builder<TokioExecutor>>,
         stop: watch::Receiver<bool>,
     ) {
         let is_reserve = self.slot.is_reserve;
-        let access = ConnectionAccess { role, is_encrypted };
         let requests = ConnectionState::new(Arc::clone(&self.state), self.from, access, is_reserve);
         let traffic = Arc::clone(requests.client().traffic());
         let requested = Arc::new(Notify::new());

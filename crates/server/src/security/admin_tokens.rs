@@ -3,7 +3,6 @@
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::header::HeaderValue;
 use rustix::process::geteuid;
@@ -11,6 +10,7 @@ use subtle::ConstantTimeEq;
 
 use crate::certificate::read_pem as read_file;
 use crate::error::ServerError;
+use crate::reload::ReloadedFiles;
 
 /// The shortest token.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -20,14 +20,11 @@ const TOKENS_MAX: usize = 16;
 const SCHEME: &str = "Bearer ";
 
 /// The tokens of a file, which is read again when it changes.
-pub(crate) struct AdminTokens {
-    path: PathBuf,
-    tokens: RwLock<Arc<Vec<String>>>,
-}
+pub(crate) struct AdminTokens(ReloadedFiles<PathBuf, Vec<String>>);
 
 impl fmt::Debug for AdminTokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminTokens").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("AdminTokens").field("path", self.0.files()).finish_non_exhaustive()
     }
 }
 
@@ -37,13 +34,9 @@ impl AdminTokens {
     /// # Errors
     /// [`ServerError::InvalidOption`]: others may read it, or it has no token that can be used.
     pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
-        let tokens = read(path)
-            .map_err(|why| ServerError::InvalidOption(format!("--admin-token-file: {why}")))?;
-        Ok(Self { path: path.to_owned(), tokens: RwLock::new(Arc::new(tokens)) })
-    }
-
-    fn tokens(&self) -> Arc<Vec<String>> {
-        Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner))
+        let opened = ReloadedFiles::open(path.to_owned(), |path| read(path));
+        let refused = |why| ServerError::InvalidOption(format!("--admin-token-file: {why}"));
+        opened.map(Self).map_err(refused)
     }
 
     /// Reads the file again.
@@ -51,10 +44,8 @@ impl AdminTokens {
     /// # Errors
     /// The reason why the tokens before stay.
     pub(crate) fn refresh(&self) -> Result<(), String> {
-        let tokens = read(&self.path)?;
-        if tokens != *self.tokens() {
-            *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
-            tracing::info!(file = %self.path.display(), "the admin tokens have changed");
+        if self.0.refresh(|_| Ok(()))? {
+            tracing::info!(file = %self.0.files().display(), "the admin tokens have changed");
         }
         Ok(())
     }
@@ -67,7 +58,7 @@ impl AdminTokens {
         };
         let is_scheme = scheme.eq_ignore_ascii_case(SCHEME.as_bytes());
         let given = given.trim_ascii();
-        let tokens = self.tokens();
+        let tokens = self.0.current();
         // All are compared, whichever is equal.
         let is_equal = |token: &&String| token.as_bytes().ct_eq(given).into();
         let equal = tokens.iter().filter(is_equal).count();
@@ -76,7 +67,7 @@ impl AdminTokens {
 
     /// Returns the value of `Authorization` with the first token.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
-        let tokens = self.tokens();
+        let tokens = self.0.current();
         let mut value = HeaderValue::try_from(format!("{SCHEME}{}", tokens.first()?)).ok()?;
         value.set_sensitive(true);
         Some(value)

@@ -5,17 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use esker_raft::WallClock;
 use hyper::header::{AUTHORIZATION, HeaderMap};
+use rustls::pki_types::UnixTime;
 
 use crate::log_limiter::LineLimiter;
 use crate::security::admin_tokens::AdminTokens;
-use crate::tls::{ADMIN_NAME, ClientRole};
+use crate::tls::{ADMIN_NAME, ClientCa, ClientRole, ConnectionAccess, PeerTls};
 
 /// The time between two log lines.
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The reasons for which a change is denied, as metrics name them.
-const DENIAL_REASONS: [&str; 3] = ["no_token", "wrong_token", "closed"];
+const DENIAL_REASONS: [&str; 4] = ["no_token", "wrong_token", "certificate", "closed"];
 
 /// Whether a proxy says that it forwards a request.
 fn is_forwarded(headers: &HeaderMap) -> bool {
@@ -31,16 +33,36 @@ pub(crate) enum Denial {
     NoToken(String),
     /// The caller gave another token.
     WrongToken(String),
+    /// The certificate that the caller showed when it connected is not valid any more.
+    Certificate(String),
     /// No token is configured.
     Closed(String),
+}
+
+impl Denial {
+    /// Returns the denial of a caller whose certificate is not valid any more, for this reason. It
+    /// may still give a token.
+    fn with_certificate(self, why: &str) -> Self {
+        match self {
+            Self::WrongToken(_) => self,
+            Self::NoToken(_) | Self::Certificate(_) | Self::Closed(_) => {
+                Self::Certificate(format!(
+                    "the certificate of this connection is not valid any more: {why}; connect again \
+                 with one that is"
+                ))
+            }
+        }
+    }
 }
 
 /// Decides who may change the cluster.
 #[derive(Debug)]
 pub(crate) struct ChangeAccess {
     tokens: Option<Arc<AdminTokens>>,
-    /// Whether the certificates of clients are verified, and so that of an administrator.
-    has_client_ca: bool,
+    client_ca: Option<Arc<ClientCa>>,
+    peers: Option<Arc<PeerTls>>,
+    /// The clock by which certificates end.
+    clock: WallClock,
     /// Whether only this host reaches the node, as far as its options say.
     is_loopback: bool,
     denied: [AtomicU64; DENIAL_REASONS.len()],
@@ -48,34 +70,41 @@ pub(crate) struct ChangeAccess {
 }
 
 impl ChangeAccess {
+    /// Creates the access to a node that has these tokens, verifies administrators and nodes with
+    /// these authorities, and whose certificates end by this clock.
     pub(crate) fn new(
         tokens: Option<Arc<AdminTokens>>,
-        has_client_ca: bool,
+        client_ca: Option<Arc<ClientCa>>,
+        peers: Option<Arc<PeerTls>>,
+        clock: WallClock,
         is_loopback: bool,
     ) -> Self {
         let (denied, lines) = Default::default();
-        Self { tokens, has_client_ca, is_loopback, denied, lines }
+        Self { tokens, client_ca, peers, clock, is_loopback, denied, lines }
     }
 
-    /// Checks whether a caller with this role and these headers may change the cluster. Counts and
-    /// logs a denial, once a second at most.
+    /// Checks whether a caller with these headers may change the cluster. Counts and logs a denial,
+    /// once a second at most.
     ///
     /// # Errors
     /// The reason why it may not.
     pub(crate) fn check(
         &self,
-        role: ClientRole,
+        caller: &ConnectionAccess,
         headers: &HeaderMap,
         from: SocketAddr,
     ) -> Result<(), Denial> {
-        if role != ClientRole::Client {
-            return Ok(());
-        }
-        let Err(denial) = self.check_client(headers) else { return Ok(()) };
+        let allowed = match self.verify_role(caller) {
+            Ok(true) => return Ok(()),
+            Ok(false) => self.check_client(headers),
+            Err(why) => self.check_client(headers).map_err(|denial| denial.with_certificate(&why)),
+        };
+        let Err(denial) = allowed else { return Ok(()) };
         let (at, why) = match &denial {
             Denial::NoToken(why) => (0, why),
             Denial::WrongToken(why) => (1, why),
-            Denial::Closed(why) => (2, why),
+            Denial::Certificate(why) => (2, why),
+            Denial::Closed(why) => (3, why),
         };
         self.denied[at].fetch_add(1, Relaxed);
         if let Some(suppressed) = self.lines.should_log(LOG_INTERVAL) {
@@ -85,15 +114,32 @@ impl ChangeAccess {
         Err(denial)
     }
 
+    /// Whether the caller is an administrator or a node. Its certificate is verified again as in
+    /// the handshake: the connection may be older than the end of the certificate, or than the
+    /// authority.
+    ///
+    /// # Errors
+    /// The reason why the certificate is not valid any more.
+    fn verify_role(&self, caller: &ConnectionAccess) -> Result<bool, String> {
+        let at = UnixTime::since_unix_epoch(Duration::from_nanos(self.clock.now()));
+        let verified = match caller.role {
+            ClientRole::Client => return Ok(false),
+            ClientRole::Admin => self.client_ca.as_ref().map(|ca| ca.verify(caller.proof(), at)),
+            ClientRole::Node(_) => self.peers.as_ref().map(|ca| ca.verify(caller.proof(), at)),
+        };
+        verified.unwrap_or_else(|| Err("there is no authority".into())).map(|()| true)
+    }
+
     fn check_client(&self, headers: &HeaderMap) -> Result<(), Denial> {
-        let or_certificate = match self.has_client_ca {
+        let has_client_ca = self.client_ca.is_some();
+        let or_certificate = match has_client_ca {
             true => format!(", or a certificate for {ADMIN_NAME}"),
             false => String::new(),
         };
         let Some(tokens) = &self.tokens else {
-            return match (self.has_client_ca, self.is_loopback) {
+            return match (has_client_ca, self.is_loopback) {
                 (true, _) => Err(Denial::Closed(format!(
-                    "a change of the cluster needs a client certificate for {ADMIN_NAME}, over TCP"
+                    "a change of the cluster needs a client certificate for {ADMIN_NAME}"
                 ))),
                 (false, true) if is_forwarded(headers) => Err(Denial::Closed(
                     "a proxy forwards this request from another host: start the node with \
@@ -135,12 +181,13 @@ mod tests {
     #[test]
     fn loopback_is_open_to_this_host_alone() {
         let from = SocketAddr::from(([127, 0, 0, 1], 9));
-        let access = ChangeAccess::new(None, false, true);
+        let access = ChangeAccess::new(None, None, None, WallClock::default(), true);
+        let caller = ConnectionAccess::plain();
         let mut headers = HeaderMap::new();
-        assert_eq!(access.check(ClientRole::Client, &headers, from), Ok(()));
+        assert_eq!(access.check(&caller, &headers, from), Ok(()));
         for name in ["forwarded", "via", "x-forwarded-for", "x-real-ip"] {
             headers.insert(name, HeaderValue::from_static("10.0.0.9"));
-            let denied = access.check(ClientRole::Client, &headers, from);
+            let denied = access.check(&caller, &headers, from);
             assert!(matches!(denied, Err(Denial::Closed(_))), "{name}: {denied:?}");
             headers.clear();
         }

@@ -1,12 +1,11 @@
 //! Who may connect to this node, and what it may do there.
 //!
 //! `admin_tokens` and `change_access` decide who may change the cluster. `caller` is how this node
-//! connects to the others over HTTP. `reload` reads files again when they change.
+//! connects to the others over HTTP.
 
 mod admin_tokens;
 mod caller;
 mod change_access;
-mod reload;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,6 +20,7 @@ use tokio::task::JoinSet;
 use crate::error::ServerError;
 use crate::options::ServerOptions;
 use crate::port;
+use crate::reload::keep_fresh;
 use crate::supervisor::Tasks;
 use crate::tls::{ClientCa, PeerTls, PortTls};
 use crate::tls_refusals::TlsRefusals;
@@ -86,7 +86,8 @@ impl Security {
         // A node that other hosts reach through a proxy has another address for them.
         let advertised = options.advertise.as_deref();
         let is_loopback = is_loopback(options.listen) && advertised.is_none_or(port::is_loopback);
-        ChangeAccess::new(self.tokens.clone(), self.client_ca.is_some(), is_loopback)
+        let (client_ca, peers) = (self.client_ca.clone(), self.peers.clone());
+        ChangeAccess::new(self.tokens.clone(), client_ca, peers, options.clock.clone(), is_loopback)
     }
 
     /// Returns the configurations of the port of clients, who get this certificate.
@@ -115,17 +116,18 @@ impl Security {
     fn watches(&self, interval: Duration) -> Vec<(&'static str, FileWatch)> {
         let mut watches: Vec<(&'static str, FileWatch)> = Vec::new();
         if let Some(peers) = self.peers.clone() {
-            let watch = Box::pin(peers.watch(interval));
+            let kept = "keeps the certificate for other nodes";
+            let watch = Box::pin(keep_fresh(peers, interval, kept, PeerTls::refresh));
             watches.push(("watch the certificate for other nodes", watch));
         }
         if let Some(ca) = self.client_ca.clone() {
             let kept = "keeps the authority of clients";
-            let watch = Box::pin(reload::keep_fresh(ca, interval, kept, ClientCa::refresh));
+            let watch = Box::pin(keep_fresh(ca, interval, kept, ClientCa::refresh));
             watches.push(("watch the authority of clients", watch));
         }
         if let Some(tokens) = self.tokens.clone() {
             let kept = "keeps the admin tokens";
-            let watch = Box::pin(reload::keep_fresh(tokens, interval, kept, AdminTokens::refresh));
+            let watch = Box::pin(keep_fresh(tokens, interval, kept, AdminTokens::refresh));
             watches.push(("watch the admin tokens", watch));
         }
         watches

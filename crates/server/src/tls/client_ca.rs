@@ -1,7 +1,7 @@
 //! The authority of client certificates, which is read again when its file changes.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -9,20 +9,24 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::error::ServerError;
-use crate::tls::configs::{client_verifier, read_roots};
+use crate::reload::ReloadedFiles;
+use crate::tls::configs::{client_verifier, read_roots, verify_chain};
 
 /// The authority of client certificates: without one of its certificates, no client is answered.
 #[derive(Debug)]
-pub(crate) struct ClientCa {
-    path: PathBuf,
-    current: RwLock<Arc<Authority>>,
-}
+pub(crate) struct ClientCa(ReloadedFiles<PathBuf, Authority>);
 
 /// The authority, and the contents of the file that it is from.
 #[derive(Debug)]
 struct Authority {
     pem: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
+}
+
+impl PartialEq for Authority {
+    fn eq(&self, other: &Self) -> bool {
+        self.pem == other.pem
+    }
 }
 
 impl Authority {
@@ -38,26 +42,30 @@ impl ClientCa {
     /// # Errors
     /// [`ServerError::InvalidOption`]: the file has no authority, with the reason.
     pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
-        let authority = Authority::read(path)
-            .map_err(|why| ServerError::InvalidOption(format!("--client-ca: {why}")))?;
-        Ok(Self { path: path.to_owned(), current: RwLock::new(Arc::new(authority)) })
+        let opened = ReloadedFiles::open(path.to_owned(), |path| Authority::read(path));
+        opened.map(Self).map_err(|why| ServerError::InvalidOption(format!("--client-ca: {why}")))
     }
 
-    /// Reads the file again. New connections are verified with the authority that it has now.
+    /// Reads the file again. From then on, certificates are verified with the authority that it
+    /// has.
     ///
     /// # Errors
     /// The reason why the authority before stays.
     pub(crate) fn refresh(&self) -> Result<(), String> {
-        let authority = Authority::read(&self.path)?;
-        if authority.pem != self.current().pem {
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(authority);
-            tracing::info!(file = %self.path.display(), "verifies clients with a new authority");
+        if self.0.refresh(|_| Ok(()))? {
+            let file = self.0.files().display();
+            tracing::info!(%file, "verifies clients with a new authority");
         }
         Ok(())
     }
 
-    fn current(&self) -> Arc<Authority> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    /// Verifies the certificate of a client at this time, with the certificates that it showed for
+    /// it.
+    ///
+    /// # Errors
+    /// The reason why it is not valid.
+    pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), String> {
+        verify_chain(&*self.0.current().verifier, chain, at)
     }
 }
 
@@ -74,7 +82,7 @@ impl ClientCertVerifier for ClientCa {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.current().verifier.verify_client_cert(end_entity, intermediates, now)
+        self.0.current().verifier.verify_client_cert(end_entity, intermediates, now)
     }
 
     fn verify_tls12_signature(
@@ -83,7 +91,7 @@ impl ClientCertVerifier for ClientCa {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.current().verifier.verify_tls12_signature(message, cert, dss)
+        self.0.current().verifier.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -92,10 +100,10 @@ impl ClientCertVerifier for ClientCa {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.current().verifier.verify_tls13_signature(message, cert, dss)
+        self.0.current().verifier.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.current().verifier.supported_verify_schemes()
+        self.0.current().verifier.supported_verify_schemes()
     }
 }

@@ -1,4 +1,4 @@
-//! The role of a caller on the port of clients.
+//! The role that a caller on the port of clients has proven.
 
 use rustls::pki_types::CertificateDer;
 
@@ -28,6 +28,43 @@ impl ClientRole {
             true => Self::Admin,
             false => Self::Client,
         }
+    }
+}
+
+/// The role of the caller of a connection, and whether it is encrypted.
+#[derive(Debug)]
+pub(crate) struct ConnectionAccess {
+    pub(crate) role: ClientRole,
+    pub(crate) is_encrypted: bool,
+    /// The certificates that prove the role, that of the caller first; none of a client.
+    proof: Vec<CertificateDer<'static>>,
+}
+
+impl ConnectionAccess {
+    /// Creates the access of a caller without TLS.
+    pub(crate) fn plain() -> Self {
+        Self { role: ClientRole::Client, is_encrypted: false, proof: Vec::new() }
+    }
+
+    /// Creates the access of a client over TLS that showed these certificates, which were verified.
+    pub(crate) fn client(shown: &[CertificateDer<'_>]) -> Self {
+        Self::with_role(ClientRole::from_certificate(shown.first()), shown)
+    }
+
+    /// Creates the access of another node, which was verified.
+    pub(crate) fn node(node: u64, shown: &[CertificateDer<'_>]) -> Self {
+        Self::with_role(ClientRole::Node(node), shown)
+    }
+
+    fn with_role(role: ClientRole, shown: &[CertificateDer<'_>]) -> Self {
+        let is_proof = role != ClientRole::Client;
+        let proof = shown.iter().filter(|_| is_proof).map(|shown| shown.clone().into_owned());
+        Self { role, is_encrypted: true, proof: proof.collect() }
+    }
+
+    /// Returns the certificates that prove the role, that of the caller first.
+    pub(crate) fn proof(&self) -> &[CertificateDer<'static>] {
+        &self.proof
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
@@ -46,6 +46,20 @@ pub(crate) fn client_verifier(
 ) -> Result<Arc<dyn ClientCertVerifier>, String> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
     verifier.map_err(|error| format!("certificates cannot be verified: {error}"))
+}
+
+/// Verifies a caller's certificate at this time, with those that it showed for it.
+///
+/// # Errors
+/// The reason why it is not valid.
+pub(crate) fn verify_chain(
+    verifier: &dyn ClientCertVerifier,
+    chain: &[CertificateDer<'_>],
+    at: UnixTime,
+) -> Result<(), String> {
+    let (own, authorities) = chain.split_first().ok_or("there is no certificate")?;
+    let verified = verifier.verify_client_cert(own, authorities, at);
+    verified.map(|_| ()).map_err(|error| error.to_string())
 }
 
 /// The side of a connection between nodes that opened it. It shows `key`, and trusts `roots`.

@@ -1,22 +1,26 @@
 //! TLS between nodes: each side proves which node of which cluster it is.
 
 use std::io;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use esker_raft::{Connection, PeerSecurity, SecuredConnection};
 use futures_util::future::BoxFuture;
-use rustls::pki_types::{ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ServerConfig, ServerConnection};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, MissedTickBehavior};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::certificate::{CHECK_INTERVAL_MIN, CertificatePair, EXPIRY_WARNING_INTERVAL, Pem};
+use crate::certificate::{CertificatePair, EXPIRY_WARNING_INTERVAL, Pem};
 use crate::error::ServerError;
+use crate::log_limiter::LineLimiter;
 use crate::options::PeerCertificateFiles;
-use crate::tls::configs::{client_verifier, node_client_config, node_server_config, read_roots};
+use crate::reload::ReloadedFiles;
+use crate::tls::configs::{
+    client_verifier, node_client_config, node_server_config, read_roots, verify_chain,
+};
 use crate::tls::peer_name::PeerName;
 use crate::tls_refusals::{RefusalReason, TlsRefusals};
 
@@ -50,12 +54,12 @@ impl HttpVersion {
 /// The connections to other nodes: mutual TLS with certificates that name cluster and node.
 #[derive(Debug)]
 pub(crate) struct PeerTls {
-    files: PeerCertificateFiles,
+    configs: ReloadedFiles<PeerCertificateFiles, PeerConfigs>,
     /// The name of this node, which its certificate keeps when it is replaced.
     name: PeerName,
-    current: RwLock<Arc<PeerConfigs>>,
     allows_plain: bool,
     refusals: Arc<TlsRefusals>,
+    expiry_warnings: LineLimiter,
 }
 
 /// The configurations of both directions, and the contents of the files that they are from.
@@ -63,16 +67,23 @@ pub(crate) struct PeerTls {
 struct PeerConfigs {
     roots_pem: Vec<u8>,
     pem: Pem,
+    pair: CertificatePair,
+    /// The name of this node in its certificate.
+    name: PeerName,
+    /// Verifies the certificates of callers.
+    verifier: Arc<dyn ClientCertVerifier>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
     /// The configurations of calls over HTTP.
     http1_client: Arc<ClientConfig>,
     http2_client: Arc<ClientConfig>,
     http_server: Arc<ServerConfig>,
-    /// The end of the certificate, in seconds since 1970.
-    not_after_seconds: u64,
-    /// The end of the certificate, if less than a third of its lifetime is left.
-    due: Option<String>,
+}
+
+impl PartialEq for PeerConfigs {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.roots_pem, &self.pem) == (&other.roots_pem, &other.pem)
+    }
 }
 
 impl PeerTls {
@@ -85,12 +96,12 @@ impl PeerTls {
         allows_plain: bool,
         refusals: Arc<TlsRefusals>,
     ) -> Result<Self, ServerError> {
-        let opened = PeerConfigs::read(files, SystemTime::now());
-        let (name, configs) = opened.map_err(|why| {
+        let read = |files: &PeerCertificateFiles| PeerConfigs::read(files, SystemTime::now());
+        let configs = ReloadedFiles::open(files.clone(), read).map_err(|why| {
             ServerError::InvalidOption(format!("--peer-ca, --peer-cert and --peer-key: {why}"))
         })?;
-        let current = RwLock::new(Arc::new(configs));
-        Ok(Self { files: files.clone(), name, current, allows_plain, refusals })
+        let name = configs.current().name.clone();
+        Ok(Self { configs, name, allows_plain, refusals, expiry_warnings: LineLimiter::default() })
     }
 
     /// The number of the node that the certificate names.
@@ -100,7 +111,7 @@ impl PeerTls {
 
     /// Returns the end of the certificate, in seconds since 1970.
     pub(crate) fn not_after_seconds(&self) -> u64 {
-        self.configs().not_after_seconds
+        self.configs().pair.not_after_seconds()
     }
 
     /// Returns the configuration with which nodes are accepted on the port of clients.
@@ -136,57 +147,46 @@ impl PeerTls {
     }
 
     fn configs(&self) -> Arc<PeerConfigs> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.configs.current()
     }
 
-    /// Reads the files again when they change, for ever. Connections that are open stay open.
-    pub(crate) async fn watch(self: Arc<Self>, interval: Duration) {
-        let mut ticks = tokio::time::interval(interval.max(CHECK_INTERVAL_MIN));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut reported, mut last_warning) = (String::new(), None::<Instant>);
-        loop {
-            ticks.tick().await;
-            let peers = Arc::clone(&self);
-            let refreshed = tokio::task::spawn_blocking(move || peers.refresh()).await;
-            let failed = match refreshed {
-                Ok(Ok(due)) => {
-                    let is_quiet =
-                        last_warning.is_some_and(|then| then.elapsed() < EXPIRY_WARNING_INTERVAL);
-                    if let Some(end) = due.filter(|_| !is_quiet) {
-                        let cert = self.files.own.cert.display();
-                        tracing::warn!(end, %cert, "the certificate for other nodes ends soon");
-                        last_warning = Some(Instant::now());
-                    }
-                    String::new()
-                }
-                Ok(Err(why)) => why,
-                Err(error) => error.to_string(),
-            };
-            if !failed.is_empty() && failed != reported {
-                tracing::warn!(error = failed, "keeps the certificate for other nodes");
+    /// Verifies the certificate that a node showed when it connected, at this time.
+    ///
+    /// # Errors
+    /// The reason why it is not valid.
+    pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], at: UnixTime) -> Result<(), String> {
+        verify_chain(&*self.configs().verifier, chain, at)
+    }
+
+    /// Reads the files again. New connections are made with what they have; those that are open
+    /// stay open. Warns once a day of a certificate that ends soon.
+    ///
+    /// # Errors
+    /// The reason why the certificate before stays.
+    pub(crate) fn refresh(&self) -> Result<(), String> {
+        let is_new = self.configs.refresh(|found| match found.name == self.name {
+            true => Ok(()),
+            false => {
+                Err(format!("the certificate is of {}, and this node is {}", found.name, self.name))
             }
-            reported = failed;
-        }
-    }
-
-    /// Reads the files once. Returns the end of the certificate if it is due.
-    fn refresh(&self) -> Result<Option<String>, String> {
-        let (name, configs) = PeerConfigs::read(&self.files, SystemTime::now())?;
-        if name != self.name {
-            return Err(format!("the certificate is of {name}, and this node is {}", self.name));
-        }
-        let (known, due) = (self.configs(), configs.due.clone());
-        if (&known.roots_pem, &known.pem) != (&configs.roots_pem, &configs.pem) {
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(configs);
+        })?;
+        if is_new {
             tracing::info!("new connections to other nodes get a new certificate");
         }
-        Ok(due)
+        let pair = &self.configs().pair;
+        if pair.is_due(SystemTime::now())
+            && self.expiry_warnings.should_log(EXPIRY_WARNING_INTERVAL).is_some()
+        {
+            let (end, cert) = (pair.not_after_text(), self.configs.files().own.cert.display());
+            tracing::warn!(end, %cert, "the certificate for other nodes ends soon");
+        }
+        Ok(())
     }
 }
 
 impl PeerConfigs {
-    /// Reads the files, and the name of this node in its certificate.
-    fn read(files: &PeerCertificateFiles, now: SystemTime) -> Result<(PeerName, Self), String> {
+    /// Reads the files.
+    fn read(files: &PeerCertificateFiles, now: SystemTime) -> Result<Self, String> {
         let (roots_pem, roots) = read_roots(&files.ca)?;
         let found = files.own.read().map_err(|(path, error)| {
             format!("cannot read {}: {error}: let this user read it", path.display())
@@ -194,7 +194,6 @@ impl PeerConfigs {
         let pem = found.unwrap_or_default();
         let pair = CertificatePair::parse(&pem)?;
         pair.check(now)?;
-        let due = pair.is_due(now).then(|| pair.not_after_text().to_owned());
         let key: Arc<CertifiedKey> = pair.key();
         let own = key.cert.first().ok_or("there is no certificate")?;
         let name = PeerName::from_certificate(own)?;
@@ -204,29 +203,25 @@ impl PeerConfigs {
                 name.any_node()
             ));
         }
-        let verified = client_verifier(Arc::clone(&roots))?.verify_client_cert(
-            own,
-            key.cert.get(1..).unwrap_or_default(),
-            unix_time(now)?,
-        );
-        verified.map_err(|error| {
+        let verifier = client_verifier(Arc::clone(&roots))?;
+        verify_chain(&*verifier, &key.cert, unix_time(now)?).map_err(|error| {
             let ca = files.ca.display();
             format!("the certificate of {name} is not of the authority {ca}: {error}")
         })?;
         let client = node_client_config(Arc::clone(&roots), Arc::clone(&key))?;
         let server = node_server_config(roots, key)?;
-        let configs = Self {
+        Ok(Self {
             roots_pem,
             pem,
+            pair,
+            name,
+            verifier,
             http1_client: with_protocols(&client, vec![HttpVersion::Http1.protocol()]),
             http2_client: with_protocols(&client, vec![HttpVersion::Http2.protocol()]),
             client: with_protocols(&client, vec![PROTOCOL.to_vec()]),
             http_server: accept_protocols(&server, HttpVersion::protocols()),
             server: accept_protocols(&server, vec![PROTOCOL.to_vec()]),
-            not_after_seconds: pair.not_after_seconds(),
-            due,
-        };
-        Ok((name, configs))
+        })
     }
 }
 
@@ -335,9 +330,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::Path;
+    use std::time::Duration;
 
     use rcgen::{CertificateParams, DistinguishedName, DnType, Issuer, KeyPair};
-    use rustls::pki_types::CertificateDer;
     use rustls::pki_types::pem::PemObject;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
@@ -427,15 +422,21 @@ mod tests {
         assert!(far.is_err());
     }
 
-    /// Checks that node 2 refuses node 1, for this reason, and that no connection comes to be in
-    /// either direction.
-    async fn check_refused(one: &PeerTls, two: &PeerTls, why: &str) {
+    /// Checks that node 2 refuses node 1, for this reason, which is counted, and that no connection
+    /// comes to be in either direction.
+    async fn check_refused(one: &PeerTls, two: &PeerTls, why: &str, reason: RefusalReason) {
+        let counted = |peers: &PeerTls| {
+            let mut counts = peers.refusals.counts();
+            counts.any(|count| (count.0, count.1) == ("raft", reason.name()) && count.2 > 0)
+        };
+        assert!(!counted(two), "{why}");
         for (caller, called, to) in [(one, two, 2), (two, one, 1)] {
             let (near, far) = meet(caller, called, to).await;
             assert!(near.is_err() && far.is_err(), "{why}: {near:?} {far:?}");
         }
         let called = call_unchecked(one, two).await;
         assert!(called.as_ref().is_err_and(|error| error.contains(why)), "{why}: {called:?}");
+        assert!(counted(two), "{why}");
     }
 
     /// A caller that does not look at the name of the node that it calls.
@@ -457,10 +458,26 @@ mod tests {
         // It trusts both authorities, and is certified by its own.
         let both = [fs::read(&one.ca).unwrap(), fs::read(&stranger.ca).unwrap()].concat();
         fs::write(&stranger.ca, both).unwrap();
-        check_refused(&open(&stranger), &open(&two), "UnknownIssuer").await;
+        let other_authority = open(&stranger);
         // The authority certifies two clusters.
         replace(&one, "node-1.another.esker.internal", |_| {});
-        check_refused(&open(&one), &open(&two), "is of another cluster than").await;
+        let other_cluster = open(&one);
+        replace(&one, "node-1.CLUSTER.esker.internal", |params| {
+            params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+            params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        });
+        let mut expired = open(&two);
+        expired.configs = ReloadedFiles::open(one.clone(), |files| {
+            PeerConfigs::read(files, rcgen::date_time_ymd(2001, 6, 1).into())
+        })
+        .unwrap();
+        for (caller, why, reason) in [
+            (other_authority, "UnknownIssuer", RefusalReason::Certificate),
+            (other_cluster, "is of another cluster than", RefusalReason::Name),
+            (expired, "certificate expired", RefusalReason::Expired),
+        ] {
+            check_refused(&caller, &open(&two), why, reason).await;
+        }
         replace(&one, "node-1.CLUSTER.esker.internal", |_| {});
         let (near, far) = meet(&open(&one), &open(&two), 2).await;
         assert_eq!((near.unwrap().as_str(), far.unwrap()), ("hello", Some(1)));
@@ -496,12 +513,13 @@ mod tests {
     fn certificate_that_ends_soon_is_due() {
         let dir = tempfile::tempdir().unwrap();
         let [one, _] = make(dir.path());
-        assert_eq!(open(&one).refresh(), Ok(None));
+        let is_due = || open(&one).configs().pair.is_due(SystemTime::now());
+        assert!(!is_due());
         replace(&one, "node-1.CLUSTER.esker.internal", |params| {
             params.not_before = rcgen::date_time_ymd(2001, 1, 1);
             params.not_after = (SystemTime::now() + Duration::from_secs(3600)).into();
         });
-        assert!(open(&one).refresh().unwrap().is_some());
+        assert!(is_due());
     }
 
     /// A renewed pair is used by new connections, and one of another node is not.

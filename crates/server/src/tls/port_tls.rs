@@ -11,16 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use rustls::server::{Acceptor, ResolvesServerCert};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use crate::error::ServerError;
 use crate::idle::IDLE_TIMEOUT;
 use crate::tls::client_ca::ClientCa;
-use crate::tls::client_role::ClientRole;
+use crate::tls::client_role::ConnectionAccess;
 use crate::tls::configs::clients_config;
 use crate::tls::peer_name::DOMAIN;
 use crate::tls::peer_tls::{HttpVersion, PeerTls, begins_with_tls};
@@ -50,13 +52,12 @@ pub(crate) struct PortTls {
 #[derive(Debug)]
 pub(crate) struct Accepted {
     pub(crate) stream: PortStream,
-    pub(crate) role: ClientRole,
-    pub(crate) is_encrypted: bool,
+    pub(crate) access: ConnectionAccess,
 }
 
 impl Accepted {
     fn plain(stream: TcpStream) -> Self {
-        Self { stream: PortStream::Plain(stream), role: ClientRole::Client, is_encrypted: false }
+        Self { stream: PortStream::Plain(stream), access: ConnectionAccess::plain() }
     }
 }
 
@@ -157,17 +158,19 @@ impl PortTls {
         if let Some(nodes) = self.nodes.as_ref().filter(|_| is_node) {
             let stream = started.into_stream(nodes.http_server()).await?;
             let name = nodes.check_caller(stream.get_ref().1)?;
-            let stream = PortStream::Tls(Box::new(stream));
-            let role = ClientRole::Node(name.node);
-            return Ok(Some(Accepted { stream, role, is_encrypted: true }));
+            let access = ConnectionAccess::node(name.node, shown(&stream));
+            return Ok(Some(Accepted { stream: PortStream::Tls(Box::new(stream)), access }));
         }
         let Some(config) = &self.clients else { return Ok(None) };
         let stream = started.into_stream(Arc::clone(config)).await?;
-        let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let role = ClientRole::from_certificate(shown);
-        let stream = PortStream::Tls(Box::new(stream));
-        Ok(Some(Accepted { stream, role, is_encrypted: true }))
+        let access = ConnectionAccess::client(shown(&stream));
+        Ok(Some(Accepted { stream: PortStream::Tls(Box::new(stream)), access }))
     }
+}
+
+/// Returns the certificates that the caller showed.
+fn shown(stream: &TlsStream<TcpStream>) -> &[CertificateDer<'static>] {
+    stream.get_ref().1.peer_certificates().unwrap_or_default()
 }
 
 /// Answers a request without TLS, so that its client knows why.

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::{Error, Op, StdDisk};
 use esker_raft::WallClock;
-use esker_server::{Server, ServerOptions};
+use esker_server::{CertificateFiles, PeerCertificateFiles, Server, ServerOptions};
 use esker_testkit::{Call, HookedDisk};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,8 @@ pub struct Settings {
     pub lease_reads: bool,
     /// The file with the token of changes of the cluster.
     pub tokens: PathBuf,
+    /// The folder of its certificates, if nodes and clients use TLS.
+    pub certificates: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +105,14 @@ async fn run(settings: Settings) -> i32 {
     options.raft_advertise = Some(settings.raft_advertise.to_string());
     // Namespaces have addresses off loopback.
     (options.plain_peers, options.plain_http) = (true, true);
+    if let Some(dir) = settings.certificates {
+        let pair = |cert, key| CertificateFiles { cert: dir.join(cert), key: dir.join(key) };
+        options.certificate = Some(pair("server.pem", "server-key.pem"));
+        let own = pair("cert.pem", "key.pem");
+        options.peer_certificates = Some(PeerCertificateFiles { ca: dir.join("ca.pem"), own });
+        // The test itself asks without TLS.
+        options.plain_peers = false;
+    }
     options.admin_token_file = Some(settings.tokens);
     options.join = settings.join.map(|address| address.to_string());
     options.lease_reads = Some(settings.lease_reads);

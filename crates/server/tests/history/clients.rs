@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -13,11 +14,14 @@ use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use crate::client::Protocol;
 use crate::http_answer::HttpAnswer;
 use crate::nodes::TEST_TIMEOUT;
+use crate::tls_client::TlsClient;
 
 const CLIENTS: usize = 200;
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,6 +45,8 @@ struct Client {
     turn: usize,
     /// Where it asks.
     address: String,
+    /// If it uses TLS.
+    tls: Option<TlsClient>,
     connections: HashMap<String, Connection>,
 }
 
@@ -55,13 +61,25 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Connection {
     #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
-    async fn open(address: &str, number: usize) -> Result<Self, AnyError> {
+    async fn open(address: &str, number: usize, tls: Option<&TlsClient>) -> Result<Self, AnyError> {
         #[cfg(feature = "http3")]
         if number.is_multiple_of(5) {
             return Ok(Self::Http3(crate::http3_client::Client::connect(address, None).await?));
         }
+        if let Some(tls) = tls {
+            let stream = tls.connect(address, Protocol::Http1).await?;
+            stream.get_ref().0.set_nodelay(true)?;
+            return Self::over(stream).await;
+        }
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        Self::over(stream).await
+    }
+
+    async fn over<S>(stream: S) -> Result<Self, AnyError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         Ok(Self::Http1(sender))
@@ -91,16 +109,16 @@ enum Outcome {
 }
 
 impl Client {
-    fn new(addresses: &[String], number: usize) -> Self {
+    fn new(addresses: &[String], tls: Option<TlsClient>, number: usize) -> Self {
         let address = addresses[number % addresses.len()].clone();
         let addresses = addresses.to_vec();
-        Self { addresses, number, turn: number, address, connections: HashMap::new() }
+        Self { addresses, number, turn: number, address, tls, connections: HashMap::new() }
     }
 
     async fn ask(&mut self, count: u32) -> Result<Outcome, AnyError> {
         let mut connection = match self.connections.remove(&self.address) {
             Some(connection) => connection,
-            None => Connection::open(&self.address, self.number).await?,
+            None => Connection::open(&self.address, self.number, self.tls.as_ref()).await?,
         };
         let format = if gets_64_bits(self.number) { "u64" } else { "list" };
         let answer = connection.get(&format!("/timestamp?n={count}&format={format}")).await?;
@@ -149,12 +167,14 @@ impl Client {
 }
 
 impl Clients {
-    pub fn start(addresses: &[String]) -> Self {
+    /// Starts clients of the nodes at these addresses. With an authority, they use TLS.
+    pub fn start(addresses: &[String], authority: Option<&Path>) -> Self {
+        let tls = authority.map(|authority| TlsClient::new(authority, None));
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let begun = Instant::now();
         let tasks = (0..CLIENTS).map(|number| {
             let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
-            let client = Client::new(addresses, number);
+            let client = Client::new(addresses, tls.clone(), number);
             tokio::spawn(async move { client.run(begun, &stop, &answered).await })
         });
         let tasks = tasks.collect();

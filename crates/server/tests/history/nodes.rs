@@ -4,10 +4,12 @@
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_server::{Members, ask};
+use esker_server::{Members, ask, make_certificates};
+use esker_testkit::number_from_env;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -57,6 +59,18 @@ async fn change(address: &str, path: &str, body: &str) -> bool {
         && answer.starts_with(b"HTTP/1.1 200 ")
 }
 
+/// Whether nodes and clients use TLS.
+pub fn uses_tls() -> bool {
+    number_from_env("ESKER_SOAK_TLS", 0) > 0
+}
+
+/// Makes the certificates of all nodes, and returns their folders. Clients know a node as
+/// `localhost`.
+fn make_all_certificates(dir: &Path) -> Vec<PathBuf> {
+    let hosts = (1..=NODES).map(|node| (node, vec!["127.0.0.1".to_owned()])).collect();
+    make_certificates(dir, &hosts).unwrap()
+}
+
 fn at(node: u64) -> usize {
     usize::try_from(node).unwrap() - 1
 }
@@ -67,9 +81,11 @@ impl Nodes {
         let tokens = dir.path().join("tokens");
         std::fs::write(&tokens, TOKEN).unwrap();
         std::fs::set_permissions(&tokens, Permissions::from_mode(0o600)).unwrap();
+        let certificates = uses_tls().then(|| make_all_certificates(&dir.path().join("certs")));
         let mut settings: Vec<Settings> = Vec::new();
         for node in 1..=NODES {
             let Addresses { listen, raft_listen, raft_advertise } = network.addresses(node).await;
+            let certificates = certificates.as_ref().map(|folders| folders[at(node)].clone());
             settings.push(Settings {
                 node,
                 data: dir.path().join(format!("node{node}")),
@@ -79,6 +95,7 @@ impl Nodes {
                 join: settings.first().map(|first| first.listen),
                 lease_reads,
                 tokens: tokens.clone(),
+                certificates,
             });
         }
         let processes = (1..=NODES).map(|_| None).collect();
@@ -97,6 +114,11 @@ impl Nodes {
 
     pub fn addresses(&self) -> Vec<String> {
         (1..=NODES).map(|node| self.address(node)).collect()
+    }
+
+    /// The authority of the nodes, if clients use TLS.
+    pub fn authority(&self) -> Option<PathBuf> {
+        self.settings[0].certificates.as_ref().map(|folder| folder.join("ca.pem"))
     }
 
     /// Waits until leaders answer under their lease.

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use esker_server::CertificateFiles;
 use h3::client::SendRequest;
 use h3_quinn::OpenStreams;
 use hyper::Request;
@@ -13,7 +14,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{ring, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::http_answer::HttpAnswer;
@@ -66,18 +67,32 @@ pub async fn connect(
     name: &str,
     trusted: Option<&[u8]>,
 ) -> Result<(quinn::Endpoint, quinn::Connection), AnyError> {
+    connect_as(address, name, trusted, None).await
+}
+
+/// A QUIC connection that shows this certificate.
+async fn connect_as(
+    address: &str,
+    name: &str,
+    trusted: Option<&[u8]>,
+    own: Option<&CertificateFiles>,
+) -> Result<(quinn::Endpoint, quinn::Connection), AnyError> {
     let provider = Arc::new(ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?;
-    let mut tls = match trusted {
-        None => tls
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
-            .with_no_client_auth(),
+    let tls = match trusted {
+        None => tls.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate)),
         Some(pem) => {
             let mut roots = RootCertStore::empty();
             roots.add(CertificateDer::from_pem_slice(pem).unwrap())?;
-            tls.with_root_certificates(roots).with_no_client_auth()
+            tls.with_root_certificates(roots)
+        }
+    };
+    let mut tls = match own {
+        None => tls.with_no_client_auth(),
+        Some(own) => {
+            let cert = CertificateDer::from_pem_file(&own.cert).unwrap();
+            tls.with_client_auth_cert(vec![cert], PrivateKeyDer::from_pem_file(&own.key).unwrap())?
         }
     };
     tls.alpn_protocols = vec![b"h3".to_vec()];
@@ -99,7 +114,22 @@ impl Client {
     /// Connects to the server at this address, with this certificate if there is one.
     pub async fn connect(address: &str, trusted: Option<&[u8]>) -> Result<Self, AnyError> {
         let (host, _) = address.rsplit_once(':').unwrap();
-        let (endpoint, quic) = connect(address, host, trusted).await?;
+        Self::with_quic(address, connect(address, host, trusted).await?).await
+    }
+
+    /// Connects to the server at this address under this name, and shows this certificate.
+    pub async fn connect_as(
+        address: &str,
+        name: &str,
+        own: Option<&CertificateFiles>,
+    ) -> Result<Self, AnyError> {
+        Self::with_quic(address, connect_as(address, name, None, own).await?).await
+    }
+
+    async fn with_quic(
+        address: &str,
+        (endpoint, quic): (quinn::Endpoint, quinn::Connection),
+    ) -> Result<Self, AnyError> {
         let http = h3_quinn::Connection::new(quic.clone());
         let (mut connection, sender) = h3::client::new(http).await?;
         tokio::spawn(async move {

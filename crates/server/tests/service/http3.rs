@@ -4,11 +4,13 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
+use esker_server::Server;
 use esker_testkit::own_address;
 
+use crate::authority::Authority;
 use crate::client::{Protocol, get, send};
 use crate::http3_client::{Client, connect};
-use crate::nodes::{Nodes, TEST_TIMEOUT};
+use crate::nodes::{Nodes, TEST_TIMEOUT, alone};
 
 /// The answers of one connection, which has many requests at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,6 +143,46 @@ async fn what_the_streams_of_a_connection_bring_is_bounded() {
     let streams = streams.join_all().await;
     let kept = streams.iter().filter(|(is_kept, ..)| *is_kept).count();
     assert!((1..=REQUESTS_BYTES / CHUNK_BYTES).contains(&kept), "{kept}");
+}
+
+/// A handshake that fails is counted as over TCP.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_handshakes_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (Authority::new(dir.path(), "one"), Authority::new(dir.path(), "two"));
+    let mut options = alone(&dir.path().join("data"));
+    options.certificate = Some(one.server());
+    options.client_ca = Some(one.ca());
+    let server = Server::start(options).await.unwrap();
+    let address = server.address().to_string();
+    let own = one.issue("client", &["client.example"]);
+    let client = Client::connect_as(&address, "localhost", Some(&own)).await.unwrap();
+    let expired = one.issue_until("expired", &["client.example"], -60);
+    let other = two.issue("client", &["client.example"]);
+    for certificate in [None, Some(&other), Some(&expired)] {
+        // The client learns it with its first request at the latest.
+        if let Ok(refused) = Client::connect_as(&address, "localhost", certificate).await {
+            refused.get("/up").await.unwrap_err();
+        }
+    }
+    let trusted = std::fs::read(two.ca()).unwrap();
+    assert!(connect(&address, "localhost", Some(&trusted)).await.is_err());
+    let counted =
+        [("certificate", 2), ("expired", 1), ("alert", 1), ("closed", 0), ("protocol", 0)];
+    let lines = counted.map(|(reason, count)| {
+        format!(r#"esker_tls_refused_total{{port="clients",reason="{reason}"}} {count}"#)
+    });
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let metrics = client.get("/metrics").await.unwrap();
+        let has = |line: &String| metrics.text().lines().any(|found| found == line);
+        if lines.iter().all(has) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{}", metrics.text());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.stop().await.unwrap();
 }
 
 /// Connections above their limit are refused, and a place is free when one ends.

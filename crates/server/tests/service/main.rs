@@ -2,6 +2,7 @@
 
 mod authority;
 mod bad_input;
+mod callers;
 #[cfg(feature = "http3")]
 mod certificates;
 #[path = "../kit/client.rs"]
@@ -27,5 +28,8 @@ mod metrics;
 mod nodes;
 mod peers;
 mod refused_data;
+mod roles;
 mod tasks;
 mod tls;
+#[path = "../kit/tls_client.rs"]
+mod tls_client;

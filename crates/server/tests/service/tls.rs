@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -19,12 +19,13 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-use crate::authority::{Authority, TlsClient, any_node, send_plain};
+use crate::authority::{Authority, any_node};
 use crate::client::{BOTH, Protocol};
 use crate::nodes::{TEST_TIMEOUT, alone, own_port};
+use crate::tls_client::{TlsClient, send_plain};
 
-const TOKEN: &str = "a-token-of-16-bytes-or-more";
-const CLUSTER: &str = "orders";
+pub const TOKEN: &str = "a-token-of-16-bytes-or-more";
+pub const CLUSTER: &str = "orders";
 
 fn write_tokens(path: &Path, tokens: &[&str]) {
     fs::write(path, tokens.join("\n")).unwrap();
@@ -42,7 +43,7 @@ fn request(address: &str, method: &str, path: &str) -> hyper::http::request::Bui
 }
 
 /// A change that changes nothing: it asks whether a node may have a number.
-fn change(address: &str, cluster: &str, token: Option<&str>) -> Request<Full<Bytes>> {
+pub fn change(address: &str, cluster: &str, token: Option<&str>) -> Request<Full<Bytes>> {
     let mut request = request(address, "POST", "/cluster/admit")
         .header("host", address)
         .header("content-type", "application/json");
@@ -53,28 +54,12 @@ fn change(address: &str, cluster: &str, token: Option<&str>) -> Request<Full<Byt
     request.body(Full::from(body)).unwrap()
 }
 
-fn read(address: &str) -> Request<Full<Bytes>> {
+pub fn read(address: &str) -> Request<Full<Bytes>> {
     request(address, "GET", "/members").header("host", address).body(Full::default()).unwrap()
 }
 
-/// A caller: without TLS, or with.
-enum Client {
-    Plain,
-    Tls(Box<TlsClient>),
-}
-
-impl Client {
-    async fn status(&self, address: &str, request: Request<Full<Bytes>>) -> Option<u16> {
-        let answered = match self {
-            Self::Plain => send_plain(address, request).await,
-            Self::Tls(client) => client.send(address, Protocol::Http1, request).await,
-        };
-        answered.ok().map(|answer| answer.status)
-    }
-}
-
 /// Waits until a node answers this caller, and returns the id of its cluster.
-async fn cluster_of(address: &str, client: &TlsClient) -> String {
+pub async fn cluster_of(address: &str, client: &TlsClient) -> String {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let ready = client.get(address, "/ready").await;
@@ -88,7 +73,7 @@ async fn cluster_of(address: &str, client: &TlsClient) -> String {
     }
 }
 
-fn node_client(files: &PeerCertificateFiles, cluster: &str) -> TlsClient {
+pub fn node_client(files: &PeerCertificateFiles, cluster: &str) -> TlsClient {
     TlsClient::new(&files.ca, Some(&files.own)).for_name(&any_node(cluster))
 }
 
@@ -130,143 +115,6 @@ async fn clients_are_answered_over_tls() {
     server.stop().await.unwrap();
 }
 
-/// How a node is set up in the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Setup {
-    Plain,
-    Tls,
-    Mutual,
-}
-
-/// The answers to a caller: none, or these statuses of a request that reads and one that changes.
-type Outcome = Option<(u16, u16)>;
-
-const NOTHING: Outcome = None;
-
-/// Every setup of a node, with a token and without, and every kind of caller.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_get_what_they_have_proven() {
-    use Setup::{Mutual, Plain, Tls};
-    for setup in [Plain, Tls, Mutual] {
-        for has_tokens in [false, true] {
-            let dir = tempfile::tempdir().unwrap();
-            let (one, two) = (Authority::new(dir.path(), "one"), Authority::new(dir.path(), "two"));
-            let mut options = alone(&dir.path().join("data"));
-            options.peer_certificates = Some(one.peer(1, CLUSTER));
-            options.certificate = (setup != Plain).then(|| one.server());
-            options.client_ca = (setup == Mutual).then(|| one.ca());
-            options.admin_token_file = has_tokens.then(|| token_file(dir.path()));
-            let server = Server::start(options).await.unwrap();
-            let address = server.address().to_string();
-            let member = node_client(&one.peer(2, CLUSTER), CLUSTER);
-            let cluster = cluster_of(&address, &member).await;
-            let open = (200, if has_tokens { 401 } else { 200 });
-            // With certificates of clients, the loopback is open for none without.
-            let read_only = (200, if has_tokens { 401 } else { 403 });
-            let allowed = Some((200, 200));
-            let show = |files| Client::Tls(Box::new(TlsClient::new(&one.ca(), Some(&files))));
-            let as_node = |files, cluster| Client::Tls(Box::new(node_client(&files, cluster)));
-            let by_setup = |plain: Outcome, tls: Outcome, mutual: Outcome| match setup {
-                Plain => plain,
-                Tls => tls,
-                Mutual => mutual,
-            };
-            let admin = "admin.esker.internal";
-            let expired = |names: &[&str]| one.issue_until("expired", names, -60);
-            let expired_node = expired(&["node-2.orders.esker.internal", &any_node(CLUSTER)]);
-            let expired_node = PeerCertificateFiles { ca: one.ca(), own: expired_node };
-            let other_node = PeerCertificateFiles { ca: one.ca(), ..two.peer(2, CLUSTER) };
-            for (name, caller, expected) in [
-                ("plain", Client::Plain, by_setup(Some(open), Some((400, 400)), Some((400, 400)))),
-                (
-                    "no certificate",
-                    Client::Tls(Box::new(TlsClient::new(&one.ca(), None))),
-                    by_setup(NOTHING, Some(open), NOTHING),
-                ),
-                (
-                    "a client",
-                    show(one.issue("client", &["client.example"])),
-                    by_setup(NOTHING, Some(open), Some(read_only)),
-                ),
-                (
-                    "an administrator",
-                    show(one.issue("admin", &[admin])),
-                    by_setup(NOTHING, Some(open), allowed),
-                ),
-                (
-                    "an administrator whose certificate has ended",
-                    show(expired(&[admin])),
-                    by_setup(NOTHING, Some(open), NOTHING),
-                ),
-                (
-                    "an administrator of another authority",
-                    show(two.issue("admin", &[admin])),
-                    by_setup(NOTHING, Some(open), NOTHING),
-                ),
-                ("a member", Client::Tls(Box::new(member.clone())), allowed),
-                (
-                    "a node of a number that is none",
-                    as_node(one.peer(7, CLUSTER), CLUSTER),
-                    allowed,
-                ),
-                ("a node of another cluster", as_node(one.peer(2, "bills"), CLUSTER), NOTHING),
-                (
-                    "a node that wants another cluster",
-                    as_node(one.peer(2, CLUSTER), "bills"),
-                    NOTHING,
-                ),
-                ("a node of another authority", as_node(other_node, CLUSTER), NOTHING),
-                ("a node whose certificate has ended", as_node(expired_node, CLUSTER), NOTHING),
-                (
-                    "a client that calls as a node",
-                    as_node(
-                        PeerCertificateFiles { ca: one.ca(), own: one.issue("client", &[admin]) },
-                        CLUSTER,
-                    ),
-                    NOTHING,
-                ),
-            ] {
-                let what = format!("{setup:?}, tokens: {has_tokens}, {name}");
-                let seen = caller.status(&address, read(&address)).await;
-                assert_eq!(seen, expected.map(|(read, _)| read), "{what}: reading");
-                let changed = caller.status(&address, change(&address, &cluster, None)).await;
-                assert_eq!(changed, expected.map(|(_, change)| change), "{what}: changing");
-                // Another token is no better than none, and the right one is enough for all that
-                // are answered.
-                for (token, is_right) in [("another-token-of-16", false), (TOKEN, true)] {
-                    let request = change(&address, &cluster, Some(token));
-                    let changed = caller.status(&address, request).await;
-                    let expected = match expected {
-                        Some((200, 401)) if is_right => Some(200),
-                        other => other.map(|(_, change)| change),
-                    };
-                    assert_eq!(changed, expected, "{what}: with a token, right: {is_right}");
-                }
-            }
-            let metrics = member.get(&address, "/metrics").await.unwrap();
-            let refused = |reason: &str| {
-                let metric =
-                    format!(r#"esker_tls_refused_total{{port="clients",reason="{reason}"}} "#);
-                let mut counts =
-                    metrics.text().lines().filter_map(|line| line.strip_prefix(&*metric));
-                counts.next().unwrap().parse::<u64>().unwrap() > 0
-            };
-            for (reason, is_refused) in [
-                ("plain", setup != Plain),
-                ("no_certificate", setup == Plain),
-                ("certificate", true),
-                ("expired", true),
-                ("name", true),
-                ("timeout", false),
-                ("protocol", false),
-            ] {
-                assert_eq!(refused(reason), is_refused, "{setup:?}: {reason}");
-            }
-            server.stop().await.unwrap();
-        }
-    }
-}
-
 /// A denial came before the request had been sent, and curl took it for a broken stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn denial_comes_after_the_body() {
@@ -292,40 +140,6 @@ async fn denial_comes_after_the_body() {
     ends.send(()).unwrap();
     assert_eq!(answer.await.unwrap().status(), 401);
     server.stop().await.unwrap();
-}
-
-/// `--client-ca` is for HTTP/3, too, and a change there needs a token.
-#[cfg(feature = "http3")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn http3_has_the_same_certificates_and_tokens() {
-    use crate::http3_client::Client;
-
-    for has_client_ca in [false, true] {
-        let dir = tempfile::tempdir().unwrap();
-        let authority = Authority::new(dir.path(), "one");
-        let mut options = alone(&dir.path().join("data"));
-        options.certificate = Some(authority.server());
-        options.client_ca = has_client_ca.then(|| authority.ca());
-        options.admin_token_file = Some(token_file(dir.path()));
-        let server = Server::start(options).await.unwrap();
-        let address = server.address().to_string();
-        let own = authority.issue("client", &["client.example"]);
-        let cluster = cluster_of(&address, &TlsClient::new(&authority.ca(), Some(&own))).await;
-        let asked = async {
-            let client = Client::connect(&address, None).await?;
-            let body = format!(r#"{{"cluster":"{cluster}","nodeID":99}}"#);
-            let json = ("content-type", "application/json");
-            let bearer = format!("Bearer {TOKEN}");
-            let bearer = ("authorization", &*bearer);
-            let denied = client.send("POST", "/cluster/admit", &[json], body.as_bytes()).await?;
-            let headers = [json, bearer];
-            let made = client.send("POST", "/cluster/admit", &headers, body.as_bytes()).await?;
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((denied.status, made.status))
-        };
-        let expected = (!has_client_ca).then_some((401, 200));
-        assert_eq!(asked.await.ok(), expected, "{has_client_ca}");
-        server.stop().await.unwrap();
-    }
 }
 
 /// Off loopback a change needs a token, and the denial says which flag.
@@ -735,58 +549,29 @@ async fn strangers_who_wait_stop_no_client() {
     server.stop().await.unwrap();
 }
 
-/// Runs a program that may be missing here.
-fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    let ended = Command::new(program).args(arguments).stdin(std::process::Stdio::null()).output();
-    match ended {
-        Ok(ended) => {
-            let text = [ended.stdout, ended.stderr].concat();
-            Some(String::from_utf8_lossy(&text).into_owned())
-        }
-        Err(_) => {
-            println!("SKIPPED: there is no {program}");
-            None
-        }
-    }
-}
-
 /// As an operator would look at it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn curl_and_openssl_are_answered() {
+async fn openssl_finds_tls_1_3_alone() {
     let dir = tempfile::tempdir().unwrap();
     let authority = Authority::new(dir.path(), "one");
     let mut options = alone(&dir.path().join("data"));
-    let host = options.listen.ip().to_string();
-    let names = ["localhost", &host];
-    options.certificate = Some(authority.issue("server", &names));
-    options.client_ca = Some(authority.ca());
-    options.admin_token_file = Some(token_file(dir.path()));
+    options.certificate = Some(authority.server());
     let server = Server::start(options).await.unwrap();
-    let address = server.address().to_string();
-    let own = authority.issue("admin", &["admin.esker.internal"]);
-    cluster_of(&address, &TlsClient::new(&authority.ca(), Some(&own))).await;
-    let files = [authority.ca(), own.cert, own.key].map(|file| file.display().to_string());
+    let (address, ca) = (server.address().to_string(), authority.ca().display().to_string());
+    let openssl = move |more: &[&str]| {
+        let base = ["s_client", "-connect", &address, "-CAfile", &ca, "-verify_return_error"];
+        let mut openssl = Command::new("openssl");
+        let ended = openssl.args(base).args(more).stdin(Stdio::null()).output().ok()?;
+        let text = [ended.stdout, ended.stderr].concat();
+        Some(String::from_utf8_lossy(&text).into_owned())
+    };
     let asked = tokio::task::spawn_blocking(move || {
-        let [ca, cert, key] = files.each_ref().map(|file| &**file);
-        let url = format!("https://{address}/up");
-        let shown = ["--cert", cert, "--key", key];
-        let curl = |more: &[&str]| {
-            let base = ["-sS", "--max-time", "30", "--noproxy", "*", "--cacert", ca, &url];
-            run("curl", &[&base, more].concat())
+        let Some(said) = openssl(&[]) else {
+            return println!("SKIPPED: there is no openssl");
         };
-        if let Some(said) = curl(&shown) {
-            assert_eq!(said, "ok");
-            assert_ne!(curl(&[]).unwrap(), "ok", "without a certificate");
-        }
-        let openssl = |more: &[&str]| {
-            let base = ["s_client", "-connect", &*address, "-CAfile", ca, "-verify_return_error"];
-            run("openssl", &[&base, more].concat())
-        };
-        if let Some(said) = openssl(&["-cert", cert, "-key", key]) {
-            assert!(said.contains("TLSv1.3") && said.contains("Verify return code: 0"), "{said}");
-            let old = openssl(&["-tls1_2"]).unwrap();
-            assert!(old.contains("alert protocol version"), "{old}");
-        }
+        assert!(said.contains("TLSv1.3") && said.contains("Verify return code: 0"), "{said}");
+        let old = openssl(&["-tls1_2"]).unwrap();
+        assert!(old.contains("alert protocol version"), "{old}");
     });
     asked.await.unwrap();
     server.stop().await.unwrap();

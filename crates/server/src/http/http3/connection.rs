@@ -1,7 +1,6 @@
 //! A connection over QUIC, and its requests.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -10,7 +9,6 @@ use h3::server::{RequestResolver, RequestStream};
 use http_body_util::{BodyExt, Full};
 use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use quinn::Incoming;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, timeout};
@@ -23,7 +21,8 @@ use crate::idle::IDLE_TIMEOUT;
 
 /// The most streams of a connection that end without a request.
 const EMPTY_STREAMS_MAX: usize = 1000;
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that HTTP/3 may take to begin, and to say that it ends.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time that the header of a request may take, from its first byte.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time that a client may take to receive an answer.
@@ -49,13 +48,12 @@ impl fmt::Display for RequestPanicked {
 
 impl std::error::Error for RequestPanicked {}
 
-/// Accepts a connection, and serves it to its end, or until `evicted` is ready.
+/// Serves a connection to its end, or until `evicted` is ready.
 ///
 /// # Errors
 /// [`RequestPanicked`]; other failures are those of the client or of the network.
 pub(super) async fn serve<H, F>(
-    incoming: Incoming,
-    handshake: Arc<()>,
+    quic: quinn::Connection,
     stop: watch::Receiver<bool>,
     handler: H,
     evicted: impl Future<Output = ()> + Send,
@@ -64,9 +62,9 @@ where
     H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let from = incoming.remote_address();
+    let from = quic.remote_address();
     tokio::select! {
-        served = try_serve(incoming, handshake, stop, handler) => match served {
+        served = try_serve(quic, stop, handler) => match served {
             Ok(()) => {}
             Err(error) if error.is::<RequestPanicked>() => return Err(RequestPanicked),
             Err(error) => {
@@ -80,8 +78,7 @@ where
 }
 
 async fn try_serve<H, F>(
-    incoming: Incoming,
-    handshake: Arc<()>,
+    connection: quinn::Connection,
     stop: watch::Receiver<bool>,
     handler: H,
 ) -> Result<(), AnyError>
@@ -89,12 +86,10 @@ where
     H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let connection = timeout(HANDSHAKE_TIMEOUT, incoming.accept()?).await??;
-    drop(handshake);
     let mut builder = h3::server::builder();
     builder.max_field_section_size(HEADER_BYTES_MAX.into()).send_grease(false);
     let quic = BoundedConnection::new(h3_quinn::Connection::new(connection.clone()));
-    let mut http = timeout(HANDSHAKE_TIMEOUT, builder.build::<_, Bytes>(quic)).await??;
+    let mut http = timeout(SETUP_TIMEOUT, builder.build::<_, Bytes>(quic)).await??;
     let mut requests = JoinSet::new();
     let accepted = accept_requests(&mut http, &mut requests, stop, handler).await;
     if accepted.is_err() {
@@ -145,7 +140,7 @@ where
             }
             () = stopped(&mut stop), if !is_stopping => {
                 is_stopping = true;
-                timeout(HANDSHAKE_TIMEOUT, http.shutdown(1)).await??;
+                timeout(SETUP_TIMEOUT, http.shutdown(1)).await??;
             }
             _ = idle.tick() => {
                 if is_idle {

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use hyper::{Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use rustls::pki_types::CertificateDer;
 use rustls::server::ResolvesServerCert;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
@@ -19,6 +20,7 @@ use crate::certificate::{CertificateResolver, make_loopback_certificate};
 use crate::error::ServerError;
 use crate::http::answer::Answer;
 use crate::http::http3::connection;
+use crate::http::http3::handshake::{self, FailedHandshake, shown_certificates};
 use crate::idle::IDLE_TIMEOUT;
 use crate::options::STREAMS_MAX;
 use crate::tls::clients_config;
@@ -87,20 +89,23 @@ fn config(
 }
 
 /// An event of a connection.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum ConnectionEvent {
     Opened,
     Ended,
     /// The connection is beyond the limit.
     Refused,
+    /// The handshake with the client at this address failed.
+    Failed(SocketAddr, FailedHandshake),
     /// A request panicked, and ended the connection.
     RequestPanicked,
 }
 
 /// Serves connections until `stop`, and then until all of them have ended.
 ///
-/// `count` is called for each event. `handler` takes the address of a connection. It returns the
-/// handler of its requests, and a future that ends the connection; the client may move meanwhile.
+/// `count` is called for each event. `handler` takes the address of a client, which may move later,
+/// and the certificates that it showed. It returns the handler of its requests, and a future that
+/// ends the connection.
 pub(crate) async fn serve<H, A, E, F>(
     endpoint: Endpoint,
     connections: usize,
@@ -108,7 +113,7 @@ pub(crate) async fn serve<H, A, E, F>(
     count: impl Fn(ConnectionEvent) + Clone + Send + 'static,
     handler: H,
 ) where
-    H: Fn(SocketAddr) -> (A, E),
+    H: Fn(SocketAddr, &[CertificateDer<'static>]) -> (A, E) + Clone + Send + 'static,
     A: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     E: Future<Output = ()> + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
@@ -132,14 +137,20 @@ pub(crate) async fn serve<H, A, E, F>(
         } else if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
             drop(incoming.retry());
         } else {
-            let handshake = Arc::clone(&handshakes);
-            let (handler, evicted) = handler(incoming.remote_address());
-            let serving = connection::serve(incoming, handshake, stop.clone(), handler, evicted);
-            let guard = ConnectionGuard::new(count.clone());
+            let (pending, stop) = (Arc::clone(&handshakes), stop.clone());
+            let (handler, guard) = (handler.clone(), ConnectionGuard::new(count.clone()));
             open.spawn(async move {
-                let guard = guard;
-                if let Err(connection::RequestPanicked) = serving.await {
-                    guard.report_panic();
+                let from = incoming.remote_address();
+                let accepted = handshake::accept(incoming).await;
+                drop(pending);
+                let quic = match accepted {
+                    Ok(quic) => quic,
+                    Err(failed) => return guard.report(ConnectionEvent::Failed(from, failed)),
+                };
+                let (handler, evicted) = handler(from, &shown_certificates(&quic));
+                let served = connection::serve(quic, stop, handler, evicted).await;
+                if let Err(connection::RequestPanicked) = served {
+                    guard.report(ConnectionEvent::RequestPanicked);
                 }
             });
         }
@@ -159,8 +170,8 @@ impl<C: Fn(ConnectionEvent)> ConnectionGuard<C> {
         Self(count)
     }
 
-    fn report_panic(&self) {
-        (self.0)(ConnectionEvent::RequestPanicked);
+    fn report(&self, event: ConnectionEvent) {
+        (self.0)(event);
     }
 }
 
@@ -184,7 +195,8 @@ pub fn static_http3(body: Bytes) -> Result<(u16, impl Future<Output = ()>), Serv
     let serving = async move {
         let (_running, stop) = watch::channel(false);
         let handler = move |_| std::future::ready(Response::new(body.clone().into()));
-        let handler = |_| (handler.clone(), std::future::pending());
+        let handler =
+            move |_, _: &[CertificateDer<'static>]| (handler.clone(), std::future::pending());
         serve(endpoint, usize::MAX, stop, |_| {}, handler).await;
     };
     Ok((port, serving))

@@ -1,0 +1,85 @@
+//! Files that are read again when they change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::time::MissedTickBehavior;
+
+/// The shortest time between two checks.
+pub(crate) const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// The contents of files. Those that are in use are equal to the files as they were last read, if
+/// these could be used.
+#[derive(Debug)]
+pub(crate) struct ReloadedFiles<F, T> {
+    files: F,
+    read: fn(&F) -> Result<T, String>,
+    current: RwLock<Arc<T>>,
+}
+
+impl<F, T: PartialEq> ReloadedFiles<F, T> {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// The error of `read`: the reason why they cannot be used.
+    pub(crate) fn open(files: F, read: fn(&F) -> Result<T, String>) -> Result<Self, String> {
+        let current = RwLock::new(Arc::new(read(&files)?));
+        Ok(Self { files, read, current })
+    }
+
+    /// Returns the files.
+    pub(crate) fn files(&self) -> &F {
+        &self.files
+    }
+
+    /// Returns the contents in use.
+    pub(crate) fn current(&self) -> Arc<T> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Reads the files again, and uses what is there if `check` accepts it. Returns whether it is
+    /// new.
+    ///
+    /// # Errors
+    /// The reason why the contents before stay in use.
+    pub(crate) fn refresh(
+        &self,
+        check: impl FnOnce(&T) -> Result<(), String>,
+    ) -> Result<bool, String> {
+        let found = (self.read)(&self.files)?;
+        if found == *self.current() {
+            return Ok(false);
+        }
+        check(&found)?;
+        *self.current.write() = Arc::new(found);
+        Ok(true)
+    }
+}
+
+/// Calls `refresh` in each interval, for ever, where it may block. Logs `kept` with the error when
+/// it fails, once for each error.
+pub(crate) async fn keep_fresh<T: Send + Sync + 'static>(
+    item: Arc<T>,
+    interval: Duration,
+    kept: &'static str,
+    refresh: fn(&T) -> Result<(), String>,
+) {
+    let mut ticks = tokio::time::interval(interval.max(CHECK_INTERVAL_MIN));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut reported = String::new();
+    loop {
+        ticks.tick().await;
+        let item = Arc::clone(&item);
+        let refreshed = tokio::task::spawn_blocking(move || refresh(&item)).await;
+        let error = match refreshed {
+            Ok(Ok(())) => String::new(),
+            Ok(Err(why)) => why,
+            Err(error) => error.to_string(),
+        };
+        if !error.is_empty() && error != reported {
+            tracing::warn!(error, "{kept}");
+        }
+        reported = error;
+    }
+}
