@@ -18,6 +18,7 @@ use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
 use crate::tour_cmd::TourArguments;
 use crate::ts_cmd::TsArguments;
+use crate::up_cmd::UpArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,6 +89,8 @@ pub enum EskerCommand {
     Serve(Box<ServeArguments>),
     /// Ask for timestamps, decode one
     Ts(Box<TsArguments>),
+    /// Check whether a node of the timestamp service answers; for health checks
+    Up(UpArguments),
     /// Look at a cluster of the timestamp service, and change it
     #[command(subcommand)]
     Cluster(ClusterCommand),

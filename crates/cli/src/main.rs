@@ -17,6 +17,7 @@ mod snapshot_cmd;
 mod temporary_folder;
 mod tour_cmd;
 mod ts_cmd;
+mod up_cmd;
 mod writer_process;
 
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ fn run(command: EskerCommand) -> Outcome {
         EskerCommand::Kv(command) => kv_cmd::run(command),
         EskerCommand::Serve(arguments) => serve_cmd::run(&arguments),
         EskerCommand::Ts(arguments) => ts_cmd::run(&arguments),
+        EskerCommand::Up(arguments) => up_cmd::run(&arguments),
         EskerCommand::Cluster(command) => cluster_cmd::run(command),
         EskerCommand::Bench(BenchCommand::Floor(arguments)) => {
             esker_bench::machine::command::run(&arguments)

@@ -26,6 +26,13 @@ pub struct Endpoints {
     /// The client address of a member; may be repeated
     #[arg(long = "endpoint", value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = url)]
     endpoints: Vec<String>,
+    #[command(flatten)]
+    tls: TlsFiles,
+}
+
+/// The files of TLS with which a command verifies nodes, and proves to them who it is.
+#[derive(Debug, Args)]
+pub struct TlsFiles {
     /// The authority of https:// endpoints, PEM [default: those of the system]
     #[arg(long, value_name = "FILE", env = "ESKER_CA")]
     ca: Option<PathBuf>,
@@ -37,8 +44,8 @@ pub struct Endpoints {
     client_key: Option<PathBuf>,
 }
 
-/// A URL, or host and port.
-fn url(text: &str) -> Result<String, String> {
+/// Parses a URL, or host and port.
+pub fn url(text: &str) -> Result<String, String> {
     let schemes = ["http://", "https://"];
     let host = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let host = host.trim_end_matches('/');
@@ -49,18 +56,13 @@ fn url(text: &str) -> Result<String, String> {
     }
 }
 
-impl Endpoints {
-    /// The authority of the endpoints, if it is not the system's.
-    pub fn ca(&self) -> Option<&Path> {
-        self.ca.as_deref()
+impl TlsFiles {
+    /// Whether there is one of them.
+    pub fn is_given(&self) -> bool {
+        self.options().is_some()
     }
 
-    /// Whether connections use TLS.
-    pub fn is_https(&self) -> bool {
-        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
-    }
-
-    fn tls(&self) -> Option<TlsOptions> {
+    fn options(&self) -> Option<TlsOptions> {
         let with_ca = self.ca.as_ref().map(|ca| TlsOptions::new().ca_file(ca));
         match (&self.client_cert, &self.client_key) {
             (Some(cert), Some(key)) => {
@@ -70,12 +72,33 @@ impl Endpoints {
         }
     }
 
+    /// Creates a caller of one node.
+    ///
+    /// # Errors
+    /// If the endpoint is none, or a file cannot be used.
+    pub fn caller(&self, endpoint: &str) -> Outcome<NodeCaller> {
+        let caller = NodeCaller::new([endpoint], self.options());
+        caller.map_err(|error| client_failure(&error))
+    }
+}
+
+impl Endpoints {
+    /// The authority of the endpoints, if it is not the system's.
+    pub fn ca(&self) -> Option<&Path> {
+        self.tls.ca.as_deref()
+    }
+
+    /// Whether connections use TLS.
+    pub fn is_https(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
     /// Creates a caller of the members.
     ///
     /// # Errors
     /// If the endpoints have several schemes, or a file cannot be used.
     pub fn caller(&self) -> Outcome<NodeCaller> {
-        self.caller_with(self.tls())
+        self.caller_with(self.tls.options())
     }
 
     /// Creates the same caller. With `http://` endpoints, the options of TLS are for HTTP/3.
@@ -83,7 +106,7 @@ impl Endpoints {
     /// # Errors
     /// As [`Endpoints::caller`].
     pub fn caller_beside_http3(&self) -> Outcome<NodeCaller> {
-        self.caller_with(self.tls().filter(|_| self.is_https()))
+        self.caller_with(self.tls.options().filter(|_| self.is_https()))
     }
 
     fn caller_with(&self, tls: Option<TlsOptions>) -> Outcome<NodeCaller> {
@@ -95,7 +118,7 @@ impl Endpoints {
     pub fn client(&self) -> ClientBuilder {
         let client =
             self.endpoints.iter().cloned().fold(Client::builder(), ClientBuilder::endpoint);
-        match self.tls() {
+        match self.tls.options() {
             Some(tls) => client.tls(tls),
             None => client,
         }

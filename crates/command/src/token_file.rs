@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_client::NodeCaller;
+use rustix::process::geteuid;
 
 use crate::exit::{Failure, Outcome};
 
@@ -16,7 +17,8 @@ const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 /// The token of a command that changes a cluster.
 #[derive(Debug, Args)]
 pub struct TokenFile {
-    /// A file with a token of the nodes' --admin-token-file, with mode 0600; its first line counts
+    /// A file with a token of the nodes' --admin-token-file, mode 0600, or 0640 if it is of root
+    /// and another user reads it; its first line counts
     #[arg(long = "token-file", value_name = "FILE", env = "ESKER_TOKEN_FILE")]
     file: Option<PathBuf>,
 }
@@ -40,9 +42,11 @@ fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
 /// Reads the first line that is not empty.
 fn read_token(path: &Path) -> io::Result<String> {
     let (file, mut text) = (File::open(path)?, String::new());
-    let mode = file.metadata()?.permissions().mode();
-    if mode & 0o077 != 0 {
-        let mode = mode & 0o777;
+    let found = file.metadata()?;
+    // A secret that is mounted for the group of a container belongs to root.
+    let refused = if found.uid() == 0 && !geteuid().is_root() { 0o037 } else { 0o077 };
+    if found.mode() & refused != 0 {
+        let mode = found.mode() & 0o777;
         let why = format!("others may read it (mode {mode:04o}): run chmod 600");
         return Err(io::Error::other(why));
     }
@@ -59,6 +63,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 

@@ -16,18 +16,18 @@ pub fn write(release: &Release, name: &str, target: Target, contents: &Contents)
     let scratch = release.scratch();
     staging::write(&scratch.join(&full), &contents.files.iter().map(placed).collect::<Vec<_>>())?;
     let archive = scratch.join(format!("{full}.tar"));
-    tar(release, &scratch, &full, &archive)?;
+    tar(release, &scratch, &[&full], &archive)?;
     std::fs::write(release.out().join(format!("{full}.tar.gz")), tools::gzip(&archive)?)?;
     std::fs::remove_file(&archive)?;
     Ok(())
 }
 
-/// Packs `name` in `folder`: entries in order, with the time of the release and no owner.
-pub fn tar(release: &Release, folder: &Path, name: &str, archive: &Path) -> Result<()> {
+/// Packs `names` in `folder`: entries in order, with the time of the release and no owner.
+pub fn tar(release: &Release, folder: &Path, names: &[&str], archive: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--format=gnu", "--numeric-owner"]);
     tar.args(["--owner=0", "--group=0"]).arg(format!("--mtime=@{}", release.epoch()));
-    tar.arg("--file").arg(archive).arg("--directory").arg(folder).arg(name);
+    tar.arg("--file").arg(archive).arg("--directory").arg(folder).args(names);
     tools::finish(&mut tar)
 }
 

@@ -59,5 +59,7 @@ fn documents(release: &Release, name: &str, licences: &Licences) -> Vec<PackedFi
     files.push(PackedFile::copy(copyright, release.root().join("packaging/deb/copyright")));
     let others = format!("usr/share/doc/{name}/LICENSES-OTHERS");
     files.push(PackedFile::text(others, licences.text(name)));
+    let library = format!("usr/share/doc/{name}/COPYRIGHT-rust.html");
+    files.push(PackedFile::copy(library, licences.standard_library()));
     files
 }

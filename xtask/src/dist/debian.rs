@@ -22,15 +22,16 @@ pub fn missing() -> Option<&'static str> {
 
 pub fn write(release: &Release, name: &str, target: Target, contents: &Contents) -> Result<()> {
     let architecture = target.architecture();
-    let full = format!("{name}_{}_{architecture}", release.version());
+    let full = format!("{name}_{}_{architecture}", version(release));
     let folder = release.scratch().join(&full);
     staging::write(&folder, &contents.files)?;
-    let paths: Vec<_> = contents.files.iter().map(|file| file.path.as_str()).collect();
-    let mut sorted = paths.clone();
-    sorted.sort_unstable();
+    let is_setting = |path: &str| contents.settings.iter().any(|setting| setting[1..] == *path);
+    let paths = contents.files.iter().map(|file| file.path.as_str());
+    let mut summed: Vec<_> = paths.filter(|path| !is_setting(path)).collect();
+    summed.sort_unstable();
     let mut files = contents.files.clone();
     let described = |file: &str, bytes| PackedFile::text(format!("{DESCRIPTION}/{file}"), bytes);
-    files.push(described("md5sums", tools::md5_sums(&folder, &sorted)?));
+    files.push(described("md5sums", tools::md5_sums(&folder, &summed)?));
     files.push(described("control", control(release, name, target, contents)?.into_bytes()));
     if !contents.settings.is_empty() {
         let settings: String = contents.settings.iter().map(|path| format!("{path}\n")).collect();
@@ -44,10 +45,17 @@ pub fn write(release: &Release, name: &str, target: Target, contents: &Contents)
     }
     staging::write(&folder, &files)?;
     let mut build = Command::new("dpkg-deb");
-    build.args(["--root-owner-group", "--build"]).arg(&folder);
+    build.args(["-Zxz", "--root-owner-group", "--build"]).arg(&folder);
     build.arg(release.out().join(format!("{full}.deb")));
     build.env("SOURCE_DATE_EPOCH", release.epoch().to_string());
+    // Threads, whose number is that of the processors, may change the bytes.
+    build.env("DPKG_DEB_THREADS_MAX", "1");
     tools::finish(build.stdout(std::process::Stdio::null()))
+}
+
+/// The version as Debian orders it: a release candidate is below its release.
+fn version(release: &Release) -> String {
+    release.version().replace('-', "~")
 }
 
 fn control(release: &Release, name: &str, target: Target, contents: &Contents) -> Result<String> {
@@ -61,7 +69,7 @@ fn control(release: &Release, name: &str, target: Target, contents: &Contents) -
         };
     }
     Ok(text
-        .replace("@VERSION@", release.version())
+        .replace("@VERSION@", &version(release))
         .replace("@ARCHITECTURE@", target.architecture())
         .replace("@KIBIBYTES@", &bytes.div_ceil(1024).to_string()))
 }

@@ -1,22 +1,27 @@
-//! The licences of the crates that are compiled into a program.
+//! The licences of what is compiled into a program: crates, and the standard library.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 
 use super::release::Release;
 use super::target::Target;
+use super::tools;
 use crate::workspace::PACKAGED;
 
 /// How the files begin that have a licence or a notice.
-const FILES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"];
+const FILES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+/// Below the folder of the compiler: the notices of the standard library.
+const STANDARD_LIBRARY: &str = "share/doc/rust/COPYRIGHT-library.html";
 
 pub struct Licences {
     esker: String,
     unplug: String,
+    standard_library: PathBuf,
 }
 
 impl Licences {
@@ -26,6 +31,11 @@ impl Licences {
             "unplug" => &self.unplug,
             _ => &self.esker,
         }
+    }
+
+    /// The file with the notices of the standard library.
+    pub fn standard_library(&self) -> &Path {
+        &self.standard_library
     }
 }
 
@@ -39,6 +49,7 @@ pub fn collect(release: &Release, target: Target) -> Result<Licences> {
     Ok(Licences {
         esker: of_program(&metadata, "esker-cli")?,
         unplug: of_program(&metadata, "unplug")?,
+        standard_library: tools::sysroot()?.join(STANDARD_LIBRARY),
     })
 }
 

@@ -35,7 +35,8 @@ pub struct Options {
     /// Pack the programs of this folder instead of building them; for one --target
     #[arg(long, value_name = "DIR", requires = "targets")]
     programs: Option<PathBuf>,
-    /// The folder of the packages, which is emptied first [default: target/dist]
+    /// The folder of the packages: one that is empty, or of an earlier run, which is emptied first
+    /// [default: target/dist]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }

@@ -4,11 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
 use super::tools;
 use crate::workspace;
+
+/// The folder of what is packed, in that of the packages.
+const SCRATCH: &str = "staging";
 
 pub struct Release {
     root: PathBuf,
@@ -30,7 +33,10 @@ impl Release {
             Err(_) => commit_time(&root)?,
         };
         let epoch = epoch.trim().parse().context("SOURCE_DATE_EPOCH: seconds since 1970")?;
-        let out = std::path::absolute(out.unwrap_or_else(|| root.join("target/dist")))?;
+        let out = match out {
+            Some(out) => given_folder(&out)?,
+            None => root.join("target/dist"),
+        };
         Ok(Self { root, out, version, epoch })
     }
 
@@ -54,7 +60,7 @@ impl Release {
 
     /// The folder of what is packed. It stays there to be looked at.
     pub fn scratch(&self) -> PathBuf {
-        self.out.join("staging")
+        self.out.join(SCRATCH)
     }
 
     pub fn version(&self) -> &str {
@@ -64,6 +70,15 @@ impl Release {
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
+}
+
+/// The folder of `--out`, which will be emptied: one that is empty, or of an earlier run.
+pub fn given_folder(out: &Path) -> Result<PathBuf> {
+    let out = std::path::absolute(out)?;
+    let is_empty = || fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_none());
+    let is_free = !out.exists() || out.join(SCRATCH).is_dir() || is_empty();
+    ensure!(is_free, "{} has files that no dist made: give an empty folder", out.display());
+    Ok(out)
 }
 
 fn commit_time(root: &Path) -> Result<String> {

@@ -143,6 +143,8 @@ fn a_debian_package_keeps_settings_and_has_its_scripts() {
     tools::finish(Command::new("dpkg-deb").arg("-e").arg(&package).arg(&described)).unwrap();
     let text = |name: &str| fs::read_to_string(described.join(name)).unwrap();
     assert_eq!(text("conffiles"), "/etc/esker/esker.toml\n");
+    // Tools that compare sums report no settings that were changed.
+    assert!(text("md5sums").contains("usr/bin/esker") && !text("md5sums").contains("esker.toml"));
     for script in ["postinst", "prerm", "postrm"] {
         let mode = fs::metadata(described.join(script)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755, "{script}");
@@ -176,4 +178,57 @@ fn licences_are_those_of_the_crates_of_each_program() {
         assert!(!has(esker, other), "{other}");
     }
     assert!(esker.contains("Permission is hereby granted, free of charge"));
+}
+
+/// Bug: buildah names each image after the container that it was built in.
+#[test]
+fn an_image_does_not_name_the_container_in_which_it_was_built() {
+    if !can_pack() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let packed = |container: &str| {
+        let folder = dir.path().join(container);
+        fs::create_dir(&folder).unwrap();
+        let config = format!(
+            r#"{{"config":{{"Hostname":"{container}","User":"65532"}},"container":"{container}"}}"#
+        );
+        for (file, text) in [
+            ("7.json", config.as_str()),
+            ("9.tar", "layer"),
+            ("manifest.json", r#"[{"Config":"7.json","Layers":["9.tar"]}]"#),
+        ] {
+            fs::write(folder.join(file), text).unwrap();
+        }
+        let archive = dir.path().join(format!("{container}.tar"));
+        let mut tar = Command::new("tar");
+        tar.arg("--create").arg("--file").arg(&archive).arg("--directory").arg(&folder);
+        tools::finish(tar.arg(".")).unwrap();
+        let unpacked = folder.join("unpacked");
+        let files = container::repeatable(&archive, &unpacked, "localhost/esker:1").unwrap();
+        files.map(|file| fs::read_to_string(unpacked.join(file)).unwrap())
+    };
+    let [config, layer, manifest] = packed("a7752285e23b");
+    assert_eq!(
+        (config.as_str(), layer.as_str()),
+        (r#"{"config":{"Hostname":"","User":"65532"}}"#, "layer")
+    );
+    assert!(manifest.contains("localhost/esker:1"), "{manifest}");
+    assert_eq!(packed("81579e61dc51"), [config, layer, manifest]);
+}
+
+/// Bug: `--out` removed all that was in the folder, whatever it was.
+#[test]
+fn a_folder_of_other_files_is_not_emptied() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    assert_eq!(release::given_folder(&out).unwrap(), out);
+    Release::for_test(&out, EPOCH).unwrap().empty_folders().unwrap();
+    fs::write(out.join("esker.deb"), "").unwrap();
+    release::given_folder(&out).unwrap();
+    fs::remove_dir(out.join("staging")).unwrap();
+    let refused = release::given_folder(&out).unwrap_err().to_string();
+    assert!(refused.contains("give an empty folder"), "{refused}");
+    fs::remove_file(out.join("esker.deb")).unwrap();
+    release::given_folder(&out).unwrap();
 }

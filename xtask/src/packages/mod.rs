@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use crate::dist::tools;
-use commands::first_fault;
+use commands::{first_fault, output};
 
 /// A check by one tool.
 struct Check {
@@ -56,6 +56,13 @@ const CHART_SETTINGS: [&str; 4] = [
     "peers.plain=true,tls.plain=true,tls.secretName=,adminTokenSecret=token",
     "tls.clientCertificates=true,nodeIds.2=102,settings.rtt_ms=20",
 ];
+/// Settings that the chart refuses: no node would start, or none could join.
+const CHART_REFUSALS: [&str; 4] = [
+    "tls.secretName=",
+    "tls.secretName=,tls.plain=true,tls.clientCertificates=true",
+    "peers.plain=true,tls.plain=true",
+    "peers.plain=true,adminTokenSecret=token",
+];
 const CHART: &str = "helm/esker";
 /// The version of Kubernetes for which the chart is rendered.
 const KUBERNETES: &str = "--kube-version=1.30.0";
@@ -90,10 +97,15 @@ fn check_chart(packaging: &Path) -> Result<Option<String>> {
     if let Some(fault) = first_fault(packaging, &[&lint])? {
         return Ok(Some(fault));
     }
+    let render = |settings| ["helm", "template", "esker", KUBERNETES, CHART, "--set", settings];
     for settings in CHART_SETTINGS {
-        let render = ["helm", "template", "esker", KUBERNETES, CHART, "--set", settings];
-        if let Some(fault) = first_fault(packaging, &[&render])? {
+        if let Some(fault) = first_fault(packaging, &[&render(settings)])? {
             return Ok(Some(fault));
+        }
+    }
+    for settings in CHART_REFUSALS {
+        if output(packaging, &render(settings))?.1 {
+            return Ok(Some(format!("the chart takes --set {settings}")));
         }
     }
     Ok(None)

@@ -24,4 +24,5 @@ mod signals;
 mod spans;
 mod timestamps;
 mod tls_flags;
+mod up;
 mod waiting;

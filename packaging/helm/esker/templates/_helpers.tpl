@@ -29,16 +29,43 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- join "," $addresses -}}
 {{- end -}}
 
+{{/* Fails for values with which no node would start, or none could join. */}}
+{{- define "esker.check" -}}
+{{- if not (or .Values.tls.secretName .Values.tls.plain) -}}
+{{- fail "tls: give secretName, or plain=true in a network that is trusted whole" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCertificates (not .Values.tls.secretName) -}}
+{{- fail "tls: clientCertificates needs secretName" -}}
+{{- end -}}
+{{- if and .Values.peers.plain (gt (int .Values.replicas) 1) -}}
+{{- if not .Values.adminTokenSecret -}}
+{{- fail "peers: with plain=true nodes join with a token: give adminTokenSecret" -}}
+{{- end -}}
+{{- if not .Values.tls.plain -}}
+{{- fail "peers: with plain=true nodes call each other without TLS: give tls.plain=true" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* A probe of a path, for a list of the scope and the path. */}}
 {{- define "esker.probe" -}}
 {{- $tls := (index . 0).Values.tls -}}
-{{- if and $tls.secretName $tls.clientCertificates (not $tls.plain) -}}
-tcpSocket:
-  port: clients
-{{- else -}}
+{{- if or (not $tls.clientCertificates) $tls.plain -}}
 httpGet:
   path: {{ index . 1 }}
   port: clients
-  scheme: {{ if and $tls.secretName (not $tls.plain) }}HTTPS{{ else }}HTTP{{ end }}
+  scheme: {{ if $tls.plain }}HTTP{{ else }}HTTPS{{ end }}
+{{- else if eq (index . 1) "/ready" -}}
+exec:
+  command:
+    - /usr/bin/esker
+    - up
+    - --ready
+    - --ca=/etc/esker/tls/ca.crt
+    - --client-cert=/etc/esker/tls/tls.crt
+    - --client-key=/etc/esker/tls/tls.key
+{{- else -}}
+tcpSocket:
+  port: clients
 {{- end -}}
 {{- end -}}
