@@ -10,10 +10,10 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from . import cases, certificates
-from .case import CASE_TIMEOUT, CASES, Case, Fixture
+from .case import CASES, Case, Fixture
 from .certificates import Certificates
 from .failure import CaseFailure, CaseSkip
 
@@ -21,6 +21,8 @@ assert cases  # Importing them registers them.
 
 USAGE_STATUS = 2
 JOBS = 8
+# Only a client that fails waits for so long.
+PATIENCE = 120.0
 
 
 def _arguments() -> argparse.Namespace:
@@ -33,21 +35,22 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _run_case(
-    case: Case, command: List[str], made: Optional[Certificates]
-) -> Dict[str, Any]:
+async def run_case(
+    case: Case, command: list[str], made: Certificates | None, patience: float = PATIENCE
+) -> dict[str, Any]:
+    """Runs a case. It fails after `patience` at the latest."""
     begun = asyncio.get_running_loop().time()
     with tempfile.TemporaryDirectory() as folder:
         fixture = Fixture(command, made, Path(folder))
         result, why = "passed", ""
         try:
-            await asyncio.wait_for(_run_and_check(case, fixture), CASE_TIMEOUT)
+            await asyncio.wait_for(_run_and_check(case, fixture), patience)
         except CaseSkip as skip:
             result, why = "skipped", str(skip)
         except CaseFailure as failure:
             result, why = "failed", str(failure)
         except asyncio.TimeoutError:
-            result, why = "failed", f"not done after {CASE_TIMEOUT:.0f} s"
+            result, why = "failed", f"not done after {patience:.0f} s"
         finally:
             await fixture.close()
         if result == "failed" and fixture.driver and fixture.driver.errors():
@@ -64,13 +67,13 @@ async def _run_and_check(case: Case, fixture: Fixture) -> None:
     await fixture.finish()
 
 
-async def _run(chosen: List[Case], options: argparse.Namespace) -> int:
+async def _run(chosen: list[Case], options: argparse.Namespace) -> int:
     command = shlex.split(options.driver)
     loop = asyncio.get_running_loop()
     # Clients that go away in the middle of something are what this is about.
     loop.set_exception_handler(lambda _, context: logging.debug("%s", context))
     places = asyncio.Semaphore(options.jobs)
-    results: Dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
+    results: dict[str, int] = {"passed": 0, "failed": 0, "skipped": 0}
     with tempfile.TemporaryDirectory() as folder:
         made = None
         if any("tls" in case.run.__module__ for case in chosen) and certificates.is_available():
@@ -78,7 +81,7 @@ async def _run(chosen: List[Case], options: argparse.Namespace) -> int:
 
         async def run(case: Case) -> None:
             async with places:
-                done = await _run_case(case, command, made)
+                done = await run_case(case, command, made)
             results[done["result"]] += 1
             _report(done, options.json)
 
@@ -88,7 +91,7 @@ async def _run(chosen: List[Case], options: argparse.Namespace) -> int:
     return 1 if results["failed"] else 0
 
 
-def _report(done: Dict[str, Any], as_json: bool) -> None:
+def _report(done: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(done), flush=True)
         return

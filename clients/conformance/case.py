@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Union
+from typing import Any, Callable
 
 from .certificates import Certificates, server_context
 from .driver import Call, Driver, Outcome
@@ -14,10 +15,8 @@ from .failure import CaseSkip, expect
 from .messages import Issuer, Script, members
 from .node import HOST, DeadPort, FullBacklog, Node
 
-# Only a client that fails waits for so long.
-CASE_TIMEOUT = 120.0
-# A deadline that is never reached.
-LONG_MS = 90_000
+# A deadline that is never reached: no case may take so long.
+LONG_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Case:
     run: Callable[[Fixture], Awaitable[None]]
 
 
-CASES: List[Case] = []
+CASES: list[Case] = []
 
 
 def case(section: str) -> Callable[[Callable[[Fixture], Awaitable[None]]], Any]:
@@ -47,15 +46,13 @@ def case(section: str) -> Callable[[Callable[[Fixture], Awaitable[None]]], Any]:
 class Fixture:
     """The nodes of a case, and the driver of the client under test."""
 
-    def __init__(
-        self, command: List[str], certificates: Optional[Certificates], folder: Path
-    ) -> None:
+    def __init__(self, command: list[str], certificates: Certificates | None, folder: Path) -> None:
         self.folder = folder
         self._command = command
         self._certificates = certificates
-        self._closing: List[Union[DeadPort, FullBacklog]] = []
-        self.nodes: List[Node] = []
-        self.driver: Optional[Driver] = None
+        self._closing: list[DeadPort | FullBacklog] = []
+        self.nodes: list[Node] = []
+        self.driver: Driver | None = None
         self.issuer = Issuer()
 
     @property
@@ -66,8 +63,8 @@ class Fixture:
 
     async def node(
         self,
-        script: Optional[Script] = None,
-        tls: Optional[ssl.SSLContext] = None,
+        script: Script | None = None,
+        tls: ssl.SSLContext | None = None,
         host: str = HOST,
     ) -> Node:
         """Starts a node. Without a script it leads."""
@@ -76,10 +73,10 @@ class Fixture:
         self.nodes.append(node)
         return node
 
-    async def tls_node(self, script: Optional[Script] = None) -> Node:
+    async def tls_node(self, script: Script | None = None) -> Node:
         return await self.node(script, server_context(self.certificates.node))
 
-    def introduce(self, *nodes: Node, leader: Optional[Node] = None) -> None:
+    def introduce(self, *nodes: Node, leader: Node | None = None) -> None:
         """Has these nodes name one another as members."""
         addresses = [node.address for node in nodes]
         for node in nodes:
@@ -99,17 +96,17 @@ class Fixture:
         self.driver = await Driver.start(self._command)
         return self.driver
 
-    async def try_open(self, *endpoints: Union[Node, str], **options: Any) -> Outcome:
+    async def try_open(self, *endpoints: Node | str, **options: Any) -> Outcome:
         """Opens a client of these nodes. Its deadline is one that is never reached."""
         urls = []
         for endpoint in endpoints:
             address = endpoint if isinstance(endpoint, str) else endpoint.address
             urls.append(address if "://" in address else f"http://{address}")
-        fields: Dict[str, Any] = {"timeout_ms": LONG_MS, **options}
+        fields: dict[str, Any] = {"timeout_ms": LONG_MS, **options}
         driver = self.driver or await self.start()
         return await driver.ask("open", endpoints=urls, **fields)
 
-    async def open(self, *endpoints: Union[Node, str], **options: Any) -> None:
+    async def open(self, *endpoints: Node | str, **options: Any) -> None:
         (await self.try_open(*endpoints, **options)).unfailed()
 
     async def close_client(self) -> None:

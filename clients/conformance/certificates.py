@@ -6,7 +6,7 @@ import shutil
 import ssl
 import subprocess
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 CONFIG = """
 [ca]
@@ -112,7 +112,7 @@ def is_available() -> bool:
     return shutil.which("openssl") is not None
 
 
-def server_context(pair: Pair, clients: Optional[Authority] = None) -> ssl.SSLContext:
+def server_context(pair: Pair, clients: Authority | None = None) -> ssl.SSLContext:
     """TLS of a node. With an authority of clients, these need a certificate of it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

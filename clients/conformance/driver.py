@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from .failure import CaseFailure, CaseSkip, expect
 from .messages import Timestamp
@@ -28,11 +28,11 @@ def unpack(text: str) -> Timestamp:
 class Outcome:
     """The answer of a driver to one request."""
 
-    def __init__(self, answer: Dict[str, Any]) -> None:
+    def __init__(self, answer: dict[str, Any]) -> None:
         self.answer = answer
         error = answer.get("error") or {}
-        self.kind: Optional[str] = error.get("kind")
-        self.cause: Optional[str] = error.get("cause")
+        self.kind: str | None = error.get("kind")
+        self.cause: str | None = error.get("cause")
         self.message: str = error.get("message", "")
         if self.kind is not None:
             expect(self.kind in KINDS, f"an unknown kind of error: {self.kind!r}")
@@ -61,7 +61,7 @@ class Outcome:
             raise CaseFailure(f"the call failed: {self.kind} ({self.cause}): {self.message}")
         return self
 
-    def failed(self, kind: str, cause: Optional[str] = None) -> Outcome:
+    def failed(self, kind: str, cause: str | None = None) -> Outcome:
         expect(self.kind == kind, f"expected the error {kind!r}: {self.answer}")
         if cause is not None:
             expect(self.cause == cause, f"expected the cause {cause!r}: {self.answer}")
@@ -76,7 +76,7 @@ class Call:
         self.number = number
         self.began = loop.time()
         self.returned = 0.0
-        self.answer: asyncio.Future[Dict[str, Any]] = loop.create_future()
+        self.answer: asyncio.Future[dict[str, Any]] = loop.create_future()
 
     def is_done(self) -> bool:
         return self.answer.done()
@@ -97,16 +97,16 @@ class Driver:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
-        self._calls: Dict[int, Call] = {}
+        self._calls: dict[int, Call] = {}
         self._next = 1
         self._stderr = bytearray()
-        self._readers: List[asyncio.Task[None]] = [
+        self._readers: list[asyncio.Task[None]] = [
             asyncio.ensure_future(self._read_answers()),
             asyncio.ensure_future(self._read_errors()),
         ]
 
     @classmethod
-    async def start(cls, command: List[str]) -> Driver:
+    async def start(cls, command: list[str]) -> Driver:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *command, stdin=pipe, stdout=pipe, stderr=pipe, limit=LINE_BYTES_MAX

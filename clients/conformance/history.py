@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import List, NamedTuple, Optional
+from typing import NamedTuple
 
 from .case import Fixture
 from .driver import Call, Outcome
 from .failure import expect
 from .messages import Timestamp
+
+
+RANGES_MAX = 100_000
 
 
 class Answered(NamedTuple):
@@ -22,15 +25,43 @@ class Answered(NamedTuple):
 
 
 class History:
+    """The calls that were answered. It checks itself as it grows, and drops what says no more."""
+
     def __init__(self) -> None:
-        self.ranges: List[Answered] = []
+        self.count = 0
+        self.timestamps = 0
+        self.longest = 0.0
+        self._ranges: list[Answered] = []
+        self._began: dict[int, float] = {}
 
-    def add(self, call: Call, outcome: Outcome) -> None:
-        self.ranges.append(Answered(call.began, call.returned, outcome.first, outcome.last))
+    async def call(self, call: Call) -> Outcome:
+        """Waits for the answer, and adds it if the call did not fail."""
+        self._began[call.number] = call.began
+        try:
+            outcome = await call.outcome()
+        finally:
+            del self._began[call.number]
+        if outcome.kind is None:
+            answered = Answered(call.began, call.returned, outcome.first, outcome.last)
+            self._ranges.append(answered)
+            self.count += 1
+            self.timestamps += outcome.count
+            self.longest = max(self.longest, call.returned - call.began)
+            if len(self._ranges) >= RANGES_MAX:
+                self._compact()
+        return outcome
 
-    async def calls(
-        self, fixture: Fixture, count: int, rng: Optional[random.Random] = None
-    ) -> None:
+    def _compact(self) -> None:
+        """Of the calls that had returned before all open ones began, keeps the highest alone: all
+        later ones have to be above that."""
+        self.check()
+        oldest = min(self._began.values(), default=float("inf"))
+        past = [call for call in self._ranges if call.returned < oldest]
+        if past:
+            rest = [call for call in self._ranges if call.returned >= oldest]
+            self._ranges = [max(past, key=lambda call: call.last), *rest]
+
+    async def calls(self, fixture: Fixture, count: int, rng: random.Random | None = None) -> None:
         """Makes calls one after the other. With random numbers, some are cancelled, and some have
         short deadlines; all others have to succeed."""
         assert fixture.driver
@@ -40,20 +71,20 @@ class History:
             call = fixture.send(rng.randrange(1, 6) if rng else 1, **fields)
             if choice == 1:
                 (await fixture.driver.ask("cancel", call=call.number)).unfailed()
-            outcome = await call.outcome()
+            outcome = await self.call(call)
             if (choice, outcome.kind) not in [(0, "deadline"), (1, "cancelled")]:
-                self.add(call, outcome.unfailed())
+                outcome.unfailed()
 
     def check(self) -> None:
         """Checks that no timestamp was given twice, and that each call got timestamps above those
         of all calls that had returned before it began."""
-        by_first = sorted(self.ranges, key=lambda call: call.first)
+        by_first = sorted(self._ranges, key=lambda call: call.first)
         for one, other in zip(by_first, by_first[1:]):
             expect(one.last < other.first, f"given twice: {one} and {other}")
-        by_return = sorted(self.ranges, key=lambda call: call.returned)
-        highest: Optional[Answered] = None
+        by_return = sorted(self._ranges, key=lambda call: call.returned)
+        highest: Answered | None = None
         returned = 0
-        for call in sorted(self.ranges, key=lambda call: call.began):
+        for call in sorted(self._ranges, key=lambda call: call.began):
             while by_return[returned].returned < call.began:
                 before = by_return[returned]
                 returned += 1

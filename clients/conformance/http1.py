@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 from .messages import Reply, Request
 
@@ -32,7 +32,7 @@ async def serve(connection: Connection, begun: bytes) -> None:
             following.cancel()
 
 
-async def _read(connection: Connection, begun: bytes) -> Optional[Request]:
+async def _read(connection: Connection, begun: bytes) -> Request | None:
     head = begun + await connection.reader.readuntil(b"\r\n\r\n")
     lines = head.decode("latin-1").split("\r\n")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, Dict, List, Set, Tuple
+from typing import TYPE_CHECKING
 
 from . import hpack
 from .messages import Reply, Request
@@ -32,11 +32,11 @@ class _Session:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._decoder = hpack.Decoder()
-        self._streams: Dict[int, Tuple[Dict[str, str], bytearray]] = {}
-        self._tasks: Dict[int, asyncio.Task[None]] = {}
-        self._ended: Set[int] = set()
+        self._streams: dict[int, tuple[dict[str, str], bytearray]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ended: set[int] = set()
         # What may be sent: on the connection (0) and on each stream.
-        self._windows: Dict[int, int] = {0: WINDOW_BYTES}
+        self._windows: dict[int, int] = {0: WINDOW_BYTES}
         self._initial_window = WINDOW_BYTES
         self._window_changed = asyncio.Event()
 
@@ -49,7 +49,7 @@ class _Session:
             for task in self._tasks.values():
                 task.cancel()
 
-    async def _frame(self) -> Tuple[int, int, int, bytes]:
+    async def _frame(self) -> tuple[int, int, int, bytes]:
         head = await self._connection.reader.readexactly(9)
         await self._connection.thawed()
         high, low, kind, flags, stream = struct.unpack(">BHBBL", head)
@@ -109,7 +109,7 @@ class _Session:
         if not reply.status:
             return
         length = len(reply.body) if reply.length is None else reply.length
-        fields: List[Tuple[str, str]] = [(":status", str(reply.status))]
+        fields: list[tuple[str, str]] = [(":status", str(reply.status))]
         fields += [(name.lower(), value) for name, value in reply.headers.items()]
         if reply.status != 204:
             fields.append(("content-length", str(length)))

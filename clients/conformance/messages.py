@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Awaitable, Callable, Dict, List, Optional, Tuple
+from typing import Callable
 from urllib.parse import parse_qs, urlsplit
 
 CLUSTER = "0123456789abcdef0123456789abcdef"
 EPOCH = 1_700_000_000_000_000_000
 
-Timestamp = Tuple[int, int]
+Timestamp = tuple[int, int]
 
 
 @dataclass
 class Request:
     method: str
     target: str
-    headers: Dict[str, str]
+    headers: dict[str, str]
     body: bytes = b""
     connection: int = 0
     arrived: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -29,7 +30,7 @@ class Request:
         return urlsplit(self.target).path
 
     @property
-    def query(self) -> Dict[str, List[str]]:
+    def query(self) -> dict[str, list[str]]:
         return parse_qs(urlsplit(self.target).query)
 
     @property
@@ -51,8 +52,8 @@ class Reply:
 
     status: int = 0
     body: bytes = b""
-    headers: Dict[str, str] = field(default_factory=dict)
-    length: Optional[int] = None
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None
     then: str = "keep"
 
 
@@ -62,7 +63,7 @@ SILENCE = Reply(then="stall")
 Script = Callable[[Request], Awaitable[Reply]]
 
 
-def not_leader(leader: Optional[str], status: int = 409) -> Reply:
+def not_leader(leader: str | None, status: int = 409) -> Reply:
     headers = {} if leader is None else {"Esker-Leader": leader}
     return Reply(status, b"node (1) is not the leader (2)", headers)
 
@@ -79,8 +80,8 @@ def timestamps(request: Request, epoch: int, index: int) -> Reply:
     return Reply(200, b"".join(struct.pack(">QQ", epoch, each) for each in indexes))
 
 
-def members(leader: Optional[str], addresses: List[str], cluster: str = CLUSTER) -> Reply:
-    def named(address: str) -> dict:
+def members(leader: str | None, addresses: list[str], cluster: str = CLUSTER) -> Reply:
+    def named(address: str) -> dict[str, object]:
         return {"nodeID": 1, "addr": address, "voter": True}
 
     body = {
@@ -113,7 +114,7 @@ def always(reply: Reply) -> Script:
     return script
 
 
-def first(replies: List[Reply], after: Script) -> Script:
+def first(replies: list[Reply], after: Script) -> Script:
     """Gives these answers, one to each request, and then those of `after`."""
     left = list(replies)
 

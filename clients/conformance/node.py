@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import List, Optional, Set, Union
 
 from . import http1, http2
 from .messages import Reply, Request, Script, members
@@ -25,7 +24,7 @@ class Connection:
     ) -> None:
         self.node = node
         self.reader = reader
-        self.writer: Union[asyncio.StreamWriter, TlsWriter] = writer
+        self.writer: asyncio.StreamWriter | TlsWriter = writer
         self.number = len(node.connections)
         self.knows_members = False
 
@@ -49,8 +48,8 @@ class Connection:
 
     async def thawed(self) -> None:
         """Never returns while the node is frozen."""
-        while self.node.is_frozen:
-            await asyncio.sleep(0.05)
+        if self.node.is_frozen:
+            await asyncio.Event().wait()
 
     def complain(self, what: str) -> None:
         self.node.complaints.append(f"{self.node.address}: {what}")
@@ -62,24 +61,24 @@ class Connection:
 class Node:
     """A scripted node. What a client may never send is kept in `complaints`."""
 
-    def __init__(self, script: Script, tls: Optional[ssl.SSLContext] = None) -> None:
+    def __init__(self, script: Script, tls: ssl.SSLContext | None = None) -> None:
         self.script = script
         self.changes_script: Script = script
         self.address = ""
-        self.members: Optional[Reply] = None
+        self.members: Reply | None = None
         self.members_delay = 0.0
         # All requests for timestamps, changes and lists of members.
-        self.asked: List[Request] = []
-        self.changes: List[Request] = []
+        self.asked: list[Request] = []
+        self.changes: list[Request] = []
         self.members_asked = 0
-        self.connections: List[Connection] = []
+        self.connections: list[Connection] = []
         self.tls_attempts = 0
-        self.complaints: List[str] = []
+        self.complaints: list[str] = []
         self.is_frozen = False
         self._tls = tls
         self._arrival = asyncio.Event()
-        self._tasks: Set[asyncio.Task[None]] = set()
-        self._server: Optional[asyncio.AbstractServer] = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.AbstractServer | None = None
 
     async def start(self, host: str = HOST) -> None:
         self._server = await asyncio.start_server(self._accept, host, 0, backlog=1024)
@@ -157,7 +156,7 @@ class Node:
         while len(self.connections) < count:
             await self._arrival.wait()
 
-    def counts(self) -> List[int]:
+    def counts(self) -> list[int]:
         return [request.n for request in self.asked]
 
     def cut(self) -> None:

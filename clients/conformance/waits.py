@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+
 from .case import Fixture
 from .driver import Outcome
 from .failure import expect
@@ -11,6 +14,16 @@ SHORT_MS = 300
 EARLY_SECONDS = 0.02
 # A client that keeps its deadline of some 100 ms returns long before, also on a slow machine.
 LATE_SECONDS = 60.0
+
+
+async def all_or_first_failure(*work: Awaitable[object]) -> None:
+    """Waits for all of this, and ends all of it with the first failure."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def until_cause(fixture: Fixture, cause: str, timeout_ms: int = SHORT_MS) -> Outcome:
@@ -45,4 +58,3 @@ def attempts_max(seconds: float) -> int:
     """The most attempts in this time by one who waits between them as the guide says: half of 4,
     8, 16, 32 and 64 ms, and then half of 100 ms each."""
     return 7 + int(seconds / 0.05)
-

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from concurrent.futures import Future
-from typing import Any, Dict, Optional
+from typing import Any
 
 import esker_client
 from esker_client import AsyncClient, Client, Timestamp
@@ -22,13 +22,13 @@ KINDS = {
 }  # fmt: skip
 
 
-def error_of(error: BaseException) -> Dict[str, Any]:
+def error_of(error: BaseException) -> dict[str, Any]:
     last = getattr(error, "last", None)
     found = {"kind": KINDS.get(type(error), repr(error)), "message": str(error)}
     return {"error": {**found, "cause": last.kind} if last else found}
 
 
-def seconds(request: Dict[str, Any]) -> Optional[float]:
+def seconds(request: dict[str, Any]) -> float | None:
     return request["timeout_ms"] / 1000 if "timeout_ms" in request else None
 
 
@@ -36,24 +36,24 @@ class Driver:
     def __init__(self, with_threads: bool) -> None:
         self._with_threads = with_threads
         self._client: Any = None
-        self._calls: Dict[int, asyncio.Future[Any]] = {}
+        self._calls: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
         while line := await reader.readline():
             request = json.loads(line)
-            task = asyncio.ensure_future(self._answer(request))
+            task = asyncio.create_task(self._answer(request))
             self._calls[request["id"]] = task
             await asyncio.sleep(0)  # The call begins.
         for task in self._calls.values():
             task.cancel()
 
-    async def _answer(self, request: Dict[str, Any]) -> None:
+    async def _answer(self, request: dict[str, Any]) -> None:
         try:
             operation = getattr(self, request["op"], None)
             if operation is None:
-                answer: Dict[str, Any] = {"error": {"kind": "unsupported", "message": "unknown"}}
+                answer: dict[str, Any] = {"error": {"kind": "unsupported", "message": "unknown"}}
             else:
                 answer = await operation(request)
         except (Exception, asyncio.CancelledError) as error:
@@ -62,7 +62,7 @@ class Driver:
         sys.stdout.write(json.dumps({"id": request["id"], **answer}) + "\n")
         sys.stdout.flush()
 
-    async def open(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def open(self, request: dict[str, Any]) -> dict[str, Any]:
         names = {
             "ca": "ca_file", "token": "token", "cluster": "cluster", "queue": "queue",
             "max_timestamps": "max_timestamps",
@@ -79,15 +79,15 @@ class Driver:
         self._client = kind(request["endpoints"], **options)
         return {}
 
-    async def timestamps(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def timestamps(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._with_threads:
             future: Future[Any] = self._client.submit(request["n"], timeout=seconds(request))
             found = await asyncio.wrap_future(future)
         else:
             found = await self._client.timestamps(request["n"], timeout=seconds(request))
-        return {"first": str(found.first), "last": str(found.last), "count": found.size}
+        return {"first": str(found.first), "last": str(found.last), "count": found.count}
 
-    async def change(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def change(self, request: dict[str, Any]) -> dict[str, Any]:
         arguments = (request["path"], request["body"].encode())
         if self._with_threads:
             work = lambda: self._client.change(*arguments, timeout=seconds(request))  # noqa: E731
@@ -96,18 +96,18 @@ class Driver:
             answer = await self._client.change(*arguments, timeout=seconds(request))
         return {"status": answer.status, "body": answer.body.decode()}
 
-    async def cancel(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def cancel(self, request: dict[str, Any]) -> dict[str, Any]:
         call = self._calls.get(request["call"])
         if call:
             call.cancel()
         return {}
 
-    async def compare(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def compare(self, request: dict[str, Any]) -> dict[str, Any]:
         a, b = (Timestamp.from_bytes(bytes.fromhex(request[key])) for key in "ab")
         parts = [{"epoch": str(each.epoch), "index": str(each.index)} for each in (a, b)]
         return {"order": (a > b) - (a < b), "a": parts[0], "b": parts[1]}
 
-    async def bench(self, request: Dict[str, Any]) -> Dict[str, Any]:
+    async def bench(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._with_threads:
             return {"error": {"kind": "unsupported", "message": "bench with threads"}}
         begun = time.monotonic()
@@ -124,7 +124,7 @@ class Driver:
         await asyncio.gather(*(caller() for _ in range(request["callers"])))
         return {"timestamps": sum(counts), "seconds": time.monotonic() - begun}
 
-    async def close(self, _: Dict[str, Any]) -> Dict[str, Any]:
+    async def close(self, _: dict[str, Any]) -> dict[str, Any]:
         if self._with_threads:
             await asyncio.get_running_loop().run_in_executor(None, self._client.close)
         else:

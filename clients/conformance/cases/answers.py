@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import Any
 
 from ..case import Fixture, case
 from ..failure import expect
@@ -12,11 +12,11 @@ from ..waits import LATE_SECONDS
 from .requests import vectors
 
 
-def _listed(then: str) -> list[Dict[str, Any]]:
+def _listed(then: str) -> list[dict[str, Any]]:
     return [vector for vector in vectors()["answers"] if vector["then"] == then]
 
 
-def _reply(vector: Dict[str, Any], named: Optional[str] = None) -> Reply:
+def _reply(vector: dict[str, Any], named: str | None = None) -> Reply:
     """The answer of a vector. `named` takes the place of its leader."""
     body = bytes.fromhex(vector["body_hex"]) if "body_hex" in vector else vector["body"].encode()
     headers = dict(vector.get("headers", {}))

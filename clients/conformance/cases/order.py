@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from typing import Awaitable
+from collections.abc import Awaitable
 
 from ..case import Fixture, case
 from ..failure import expect
 from ..history import History
-from ..messages import EPOCH, Held, Reply, Request, always, not_leader, range_body
+from ..messages import EPOCH, Held, Reply, Request, Script, always, not_leader, range_body
+from ..waits import all_or_first_failure
 
 # How long an answer is held for the next request to come. It is released afterwards in any case, so
 # that no client fails by being slow, or by sending one request at a time.
@@ -17,10 +19,8 @@ JOIN_SECONDS = 0.5
 
 
 async def _hold(what: Awaitable[object]) -> None:
-    try:
+    with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(what, JOIN_SECONDS)
-    except asyncio.TimeoutError:
-        pass
 
 
 @case("Order")
@@ -82,7 +82,7 @@ async def histories_are_unique_and_in_order(fixture: Fixture) -> None:
     nodes = [await fixture.node(), await fixture.node()]
     fixture.introduce(*nodes)
 
-    def script(at: int):  # noqa: ANN202
+    def script(at: int) -> Script:
         async def reply(request: Request) -> Reply:
             right = await fixture.issuer(request)
             choice = rng.randrange(30)
@@ -105,6 +105,6 @@ async def histories_are_unique_and_in_order(fixture: Fixture) -> None:
         node.script = script(at)
     await fixture.open(*nodes)
     history = History()
-    await asyncio.gather(*(history.calls(fixture, 25, rng) for _ in range(30)))
-    expect(len(history.ranges) > 300, f"only {len(history.ranges)} calls were answered")
+    await all_or_first_failure(*(history.calls(fixture, 25, rng) for _ in range(30)))
+    expect(history.count > 300, f"only {history.count} calls were answered")
     history.check()

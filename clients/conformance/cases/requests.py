@@ -6,6 +6,7 @@ import asyncio
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 from ..case import Fixture, case
 from ..failure import expect
@@ -14,8 +15,9 @@ from ..messages import EPOCH, Reply, first, range_body
 VECTORS = Path(__file__).parents[3] / "docs/src/client-vectors.json"
 
 
-def vectors() -> dict:
-    return json.loads(VECTORS.read_text())
+def vectors() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(VECTORS.read_text())
+    return found
 
 
 @case("Request")

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import List
 
 from ..case import Fixture, case
 from ..failure import expect
 from ..history import History
 from ..messages import (
-    EPOCH, SILENCE, Reply, Request, always, first, members, not_leader, range_body,
+    EPOCH,
+    SILENCE,
+    Reply,
+    Request,
+    always,
+    first,
+    members,
+    not_leader,
+    range_body,
 )  # fmt: skip
 from ..node import Node
-from ..waits import SHORT_MS, attempts_max, check_deadline, served
+from ..waits import SHORT_MS, all_or_first_failure, attempts_max, check_deadline, served
 
 ELECTION = Reply(500, b"no node leads")
 
 
-def _check_attempts(nodes: List[Node], lanes: int, names: int = 0) -> None:
+def _check_attempts(nodes: list[Node], lanes: int, names: int = 0) -> None:
     """Checks that there was a wait before each attempt but the first, and after each name but the
     first two."""
     arrived = sorted(request.arrived for node in nodes for request in node.asked)
@@ -206,8 +213,8 @@ async def leader_that_is_gone_is_replaced_without_a_failed_call(fixture: Fixture
     follower.script = always(not_leader(leader.address))
     await fixture.open(leader)
     history = History()
-    callers = [asyncio.ensure_future(history.calls(fixture, 100)) for _ in range(10)]
-    try:
+
+    async def election() -> None:
         await leader.wait_for_asked(50)
         asked = len(follower.asked)
         await leader.stop()
@@ -216,10 +223,8 @@ async def leader_that_is_gone_is_replaced_without_a_failed_call(fixture: Fixture
         follower.script = always(ELECTION)
         await follower.wait_for_asked(asked + 6)
         follower.script = fixture.issuer
-        await asyncio.gather(*callers)
-    finally:
-        for caller in callers:
-            caller.cancel()
+
+    await all_or_first_failure(election(), *(history.calls(fixture, 100) for _ in range(10)))
     history.check()
 
 
@@ -283,5 +288,3 @@ async def reason_of_the_leader_is_reported(fixture: Fixture) -> None:
             break
     for part in (node.address, "the clock of this node shows the year 2000"):
         expect(part in outcome.message, f"the message has no {part!r}: {outcome.message}")
-
-

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from typing import Deque, Iterable, List, Optional, Sequence, Tuple
+from collections.abc import Iterable, Sequence
 
+from . import errors
 from .connection import Connection, Tls
-from .errors import (
-    AttemptError, ClosedError, DeadlineError, DeniedError, EskerError, QueueFullError,
-    RefusedError, UnknownOutcomeError, WentBackwardsError,
-)  # fmt: skip
-from .protocol import (
-    COUNT_MAX, Answer, Timestamp, TimestampRange, read_endpoints, read_timestamps,
-)  # fmt: skip
+from .errors import AttemptError
+from .protocol import COUNT_MAX, Answer, Timestamp, TimestampRange, read_endpoints, read_timestamps
 from .route import Route
 
 ANSWER_TIMEOUT = 1.5
-_Caller = Tuple["asyncio.Future[TimestampRange]", int]
+_Caller = tuple["asyncio.Future[TimestampRange]", int]
 
 
 class AsyncClient:
@@ -35,9 +31,9 @@ class AsyncClient:
     """
 
     def __init__(
-        self, endpoints: Sequence[str], *, ca_file: Optional[str] = None,
-        client_certificate: Optional[Tuple[str, str]] = None, token: Optional[str] = None,
-        cluster: Optional[str] = None, timeout: float = 5.0, connect_timeout: float = 1.0,
+        self, endpoints: Sequence[str], *, ca_file: str | None = None,
+        client_certificate: tuple[str, str] | None = None, token: str | None = None,
+        cluster: str | None = None, timeout: float = 5.0, connect_timeout: float = 1.0,
         queue: int = 65_536, max_timestamps: int = COUNT_MAX, as_range: bool = True,
     ) -> None:  # fmt: skip
         is_tls, addresses = read_endpoints(endpoints)
@@ -52,29 +48,29 @@ class AsyncClient:
         self._timeout, self._connect_timeout = timeout, connect_timeout
         self._queue, self._count_max = queue, max_timestamps
         self._route = Route(addresses)
-        self._waiting: Deque[_Caller] = deque()
-        self._in_flight: List[_Caller] = []
-        self._connection: Optional[Connection] = None
+        self._waiting: deque[_Caller] = deque()
+        self._in_flight: list[_Caller] = []
+        self._connection: Connection | None = None
         self._highest = Timestamp(0, 0)
-        self._last: Optional[AttemptError] = None
-        self._worker: Optional[asyncio.Task[None]] = None
+        self._last: AttemptError | None = None
+        self._worker: asyncio.Task[None] | None = None
         self._pause = 0.0  # Before the next attempt.
         self._is_closed = False
 
-    async def timestamp(self, *, timeout: Optional[float] = None) -> Timestamp:
+    async def timestamp(self, *, timeout: float | None = None) -> Timestamp:
         """Returns a timestamp. Raises `EskerError`."""
         return (await self.timestamps(1, timeout=timeout)).first
 
-    async def timestamps(self, count: int, *, timeout: Optional[float] = None) -> TimestampRange:
+    async def timestamps(self, count: int, *, timeout: float | None = None) -> TimestampRange:
         """Returns consecutive timestamps. Raises `EskerError`, and `ValueError` for the count."""
         if not 1 <= count <= self._count_max:
             raise ValueError(f"a call is for 1 to {self._count_max} timestamps, not {count}")
         if self._is_closed:
-            raise ClosedError("the client is closed")
+            raise errors.ClosedError("the client is closed")
         if len(self._waiting) >= self._queue:
             self._waiting = deque(each for each in self._waiting if not each[0].done())
             if len(self._waiting) >= self._queue:
-                raise QueueFullError(f"{self._queue} callers wait already")
+                raise errors.QueueFullError(f"{self._queue} callers wait already")
         loop = asyncio.get_running_loop()
         caller: _Caller = (loop.create_future(), count)
         self._waiting.append(caller)
@@ -88,10 +84,12 @@ class AsyncClient:
             expiry.cancel()
 
     async def change(
-        self, path: str, body: bytes = b"{}", *, timeout: Optional[float] = None
+        self, path: str, body: bytes = b"{}", *, timeout: float | None = None
     ) -> Answer:
         """Has the leader make a change (`POST /cluster/...`), with the token. It is sent again only
         after an answer that says that it was not made. Raises `EskerError`."""
+        if not re.fullmatch("/[!-~]*", path):
+            raise ValueError("a path begins with / and has printable ASCII characters")
         now, route = asyncio.get_running_loop().time, Route(self._route.known)
         last, wait = None, 0.0
         deadline = now() + (self._timeout if timeout is None else timeout)
@@ -110,14 +108,14 @@ class AsyncClient:
             try:
                 answer = await connection.ask("POST", path, deadline - now(), headers, body)
             except AttemptError as error:
-                raise UnknownOutcomeError("the change may have been made", error) from error
+                raise errors.UnknownOutcomeError("the change may have been made", error) from error
             finally:
                 connection.close()
             last = AttemptError(address, "status", answer)
             if answer.status in (401, 403):
-                raise DeniedError("the change was denied", last)
+                raise errors.DeniedError("the change was denied", last)
             if answer.status >= 500 and answer.status != 503:
-                raise UnknownOutcomeError("the change may have been made", last)
+                raise errors.UnknownOutcomeError("the change may have been made", last)
             if answer.status == 503:
                 route.failed(address)
             elif answer.status in (307, 409) and answer.leader:
@@ -125,12 +123,12 @@ class AsyncClient:
             else:
                 return answer
             wait = answer.retry_after + route.delay()
-        raise DeadlineError("the change was not made in time", last)
+        raise errors.DeadlineError("the change was not made in time", last)
 
     async def close(self) -> None:
         """Closes the client. Calls that wait fail with `ClosedError`."""
         self._is_closed = True
-        self._fail([*self._in_flight, *self._waiting], ClosedError("the client is closed"))
+        self._fail([*self._in_flight, *self._waiting], errors.ClosedError("the client is closed"))
         if self._worker:
             self._worker.cancel()
             await asyncio.wait([self._worker])
@@ -142,13 +140,13 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _fail(self, callers: Iterable[_Caller], error: EskerError) -> None:
+    def _fail(self, callers: Iterable[_Caller], error: errors.EskerError) -> None:
         for future, _ in callers:
             if not future.done():
                 future.set_exception(error)
 
     def _expire(self, caller: _Caller) -> None:
-        self._fail([caller], DeadlineError("no timestamps by the deadline", self._last))
+        self._fail([caller], errors.DeadlineError("no timestamps by the deadline", self._last))
 
     async def _work(self) -> None:
         """Makes attempts while there are callers. Their deadlines interrupt none, and no pause."""
@@ -174,13 +172,14 @@ class AsyncClient:
             self._waiting.popleft()
         return bool(self._waiting)
 
-    async def _connect(self) -> Optional[Connection]:
+    async def _connect(self) -> Connection | None:
         """Returns the connection, or one to the next node; `None` if that names another leader."""
         if self._connection and self._connection.is_open():
             return self._connection
         if self._connection:
             # Nodes close idle connections: that is no failure.
             self._route.named = self._connection.address
+            self._disconnect()
         address = self._route.next()
         try:
             opened = await self._open(address, self._route, self._connect_timeout)
@@ -220,7 +219,7 @@ class AsyncClient:
         try:
             answer = await connection.ask("GET", path, ANSWER_TIMEOUT)
             self._finish(self._read(address, answer, count))
-        except EskerError as error:
+        except errors.EskerError as error:
             self._fail(self._in_flight, error)
         except AttemptError as error:
             if answer and answer.status == 503:
@@ -253,8 +252,9 @@ class AsyncClient:
             except ValueError as error:
                 raise AttemptError(address, "malformed", error) from error
             if found.first <= self._highest:
-                raise WentBackwardsError(f"{address}: {found.first} is not above {self._highest}")
+                message = f"{address}: {found.first} is not above {self._highest}"
+                raise errors.WentBackwardsError(message)
             return found
         kinds = {307: "not_leader", 409: "not_leader", 503: "overloaded"}
         last = AttemptError(address, kinds.get(answer.status, "status"), answer)
-        raise RefusedError("the request is refused", last) if answer.status == 400 else last
+        raise errors.RefusedError("the request is refused", last) if answer.status == 400 else last

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
-from typing import Any, Coroutine, List, Optional, Tuple
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from .errors import AttemptError
 from .protocol import Answer, read_members
 
+_Result = TypeVar("_Result")
 BODY_BYTES_MAX, HEAD_BYTES_MAX = 2 << 20, 16 << 10
 
 
 class Tls:
     """The files of TLS, which new connections read again."""
 
-    def __init__(self, ca_file: Optional[str], certificate: Optional[Tuple[str, str]]) -> None:
+    def __init__(self, ca_file: str | None, certificate: tuple[str, str] | None) -> None:
         self._ca_file, self._certificate = ca_file, certificate
         try:
             self._context = self._read()
@@ -35,10 +38,8 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """Returns the context of the files; if one cannot be used, that of before."""
-        try:
+        with contextlib.suppress(OSError):  # Files are replaced one after the other.
             self._context = self._read()
-        except OSError:
-            pass  # Files are replaced one after the other.
         return self._context
 
 
@@ -46,8 +47,8 @@ class Connection:
     """A connection whose node has said which cluster it is of, and who its members are."""
 
     cluster: str
-    leader: Optional[str]
-    members: List[str]
+    leader: str | None
+    members: list[str]
 
     def __init__(
         self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -55,11 +56,11 @@ class Connection:
         self.address, self._reader, self._writer = address, reader, writer
 
     @classmethod
-    async def open(cls, address: str, tls: Optional[Tls], timeout: float) -> Connection:
+    async def open(cls, address: str, tls: Tls | None, timeout: float) -> Connection:
         return await _attempt(address, timeout, cls._open(address, tls))
 
     @classmethod
-    async def _open(cls, address: str, tls: Optional[Tls]) -> Connection:
+    async def _open(cls, address: str, tls: Tls | None) -> Connection:
         host, port = address.rsplit(":", 1)
         host = host.strip("[]")
         streams = await asyncio.open_connection(
@@ -110,7 +111,7 @@ class Connection:
         return answer
 
 
-async def _attempt(address: str, timeout: float, work: Coroutine[Any, Any, Any]) -> Any:
+async def _attempt(address: str, timeout: float, work: Coroutine[Any, Any, _Result]) -> _Result:
     """Awaits `work`. What it raises becomes an `AttemptError`."""
     try:
         return await asyncio.wait_for(work, timeout)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 
 class AttemptError(Exception):
     """A failure of one node. `kind` is `connection`, `tls`, `no_answer`, `not_a_node`,
@@ -17,7 +15,7 @@ class AttemptError(Exception):
 class EskerError(Exception):
     """The base of all errors of calls. `last` is the last failure of a node, if there was one."""
 
-    def __init__(self, message: str, last: Optional[AttemptError] = None) -> None:
+    def __init__(self, message: str, last: AttemptError | None = None) -> None:
         super().__init__(f"{message}: {last}" if last else message)
         self.last = last
 

@@ -6,7 +6,9 @@ import ipaddress
 import json
 import re
 import struct
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 COUNT_MAX = 65_536
 NODES_MAX = 64
@@ -18,7 +20,7 @@ class Timestamp(NamedTuple):
     `index` counts within it, from 1."""
 
     epoch: int
-    index: int
+    index: int  # type: ignore[assignment]
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Timestamp:
@@ -31,26 +33,30 @@ class Timestamp(NamedTuple):
         return bytes(self).hex()
 
 
-class TimestampRange(NamedTuple):
-    """Consecutive timestamps of one epoch."""
+@dataclass(frozen=True)
+class TimestampRange:
+    """Consecutive timestamps of one epoch: iterate over it."""
 
     first: Timestamp
-    size: int
+    count: int
 
     @property
     def last(self) -> Timestamp:
-        return Timestamp(self.first.epoch, self.first.index + self.size - 1)
+        return Timestamp(self.first.epoch, self.first.index + self.count - 1)
 
-    def timestamps(self) -> Iterator[Timestamp]:
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Timestamp]:
         epoch, index = self.first
-        return (Timestamp(epoch, each) for each in range(index, index + self.size))
+        return (Timestamp(epoch, each) for each in range(index, index + self.count))
 
 
 class Answer(NamedTuple):
     """An answer over HTTP. The names of headers are in lower case."""
 
     status: int
-    headers: Dict[str, str]
+    headers: dict[str, str]
     body: bytes
 
     def __str__(self) -> str:
@@ -58,7 +64,7 @@ class Answer(NamedTuple):
         return f"status {self.status}: {text[:200]}"
 
     @property
-    def leader(self) -> Optional[str]:
+    def leader(self) -> str | None:
         return node_address(self.headers.get("esker-leader"))
 
     @property
@@ -77,12 +83,12 @@ def _is_address(text: str, allows_unspecified: bool) -> bool:
         return re.search("[A-Za-z]", found[1]) is not None and "[" not in text
 
 
-def node_address(text: object) -> Optional[str]:
+def node_address(text: object) -> str | None:
     """Returns the address that a node names for another, if it is one host and a port."""
     return text if isinstance(text, str) and _is_address(text, False) else None
 
 
-def read_endpoints(endpoints: Sequence[str]) -> Tuple[bool, List[str]]:
+def read_endpoints(endpoints: Sequence[str]) -> tuple[bool, list[str]]:
     """Returns whether endpoints use TLS, and their addresses. Raises `ValueError`."""
     found = [re.fullmatch("(?:(https?)://)?([^/]*)/?", endpoint) for endpoint in endpoints]
     addresses = [each[2] for each in found if each and _is_address(each[2], True)]
@@ -92,7 +98,7 @@ def read_endpoints(endpoints: Sequence[str]) -> Tuple[bool, List[str]]:
     return schemes == {"https"}, addresses
 
 
-def read_members(body: bytes) -> Tuple[str, Optional[str], List[str]]:
+def read_members(body: bytes) -> tuple[str, str | None, list[str]]:
     """Reads an answer of /members: the cluster, the leader, all addresses. Raises `ValueError`."""
     try:
         parsed = json.loads(body)
@@ -110,7 +116,7 @@ def read_timestamps(body: bytes, count: int, as_range: bool) -> TimestampRange:
     found = TimestampRange(Timestamp.from_bytes(body[:16]), count)
     if found.first.index == 0 or found.last.index >= 1 << 64:
         raise ValueError("an index is out of bounds")
-    rest = struct.pack(">Q", count) if as_range else b"".join(map(bytes, found.timestamps()))[16:]
+    rest = struct.pack(">Q", count) if as_range else b"".join(map(bytes, found))[16:]
     if body[16:] != rest:
         raise ValueError("the timestamps are not those of the request")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import List, Optional
 
 FIRST_DELAY, DELAY_MAX = 0.004, 0.1
 HINTS_MAX = 2
@@ -12,20 +11,20 @@ HINTS_MAX = 2
 class Route:
     """First the node that was named as leader, then the known ones in turn."""
 
-    def __init__(self, endpoints: List[str]) -> None:
+    def __init__(self, endpoints: list[str]) -> None:
         self.known = self._endpoints = endpoints
-        self.named: Optional[str] = None
-        self._failed: Optional[str] = None
+        self.named: str | None = None
+        self._failed: str | None = None
         self._turn = random.randrange(len(endpoints))
         self._failures = self._hints = 0
 
-    def set_members(self, members: List[str]) -> None:
+    def set_members(self, members: list[str]) -> None:
         self.known = list(dict.fromkeys(self._endpoints + members))
 
     def next(self) -> str:
         """Returns the node to ask: not the one that has just failed, if there are others."""
         address, self.named = self.named, None
-        while address is None or address == self._failed and len(self.known) > 1:
+        while address is None or (address == self._failed and len(self.known) > 1):
             address = self.known[self._turn % len(self.known)]
             self._turn += 1
         return address

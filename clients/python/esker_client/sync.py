@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, Coroutine, Optional, Sequence, TypeVar
+from typing import Any, TypeVar
 
 from .aio import AsyncClient
 from .errors import ClosedError
@@ -26,21 +27,21 @@ class Client:
         self._thread = threading.Thread(target=self._loop.run_forever, name="esker", daemon=True)
         self._thread.start()
 
-    def timestamp(self, *, timeout: Optional[float] = None) -> Timestamp:
+    def timestamp(self, *, timeout: float | None = None) -> Timestamp:
         """Returns a timestamp. Raises `EskerError`."""
         return self.timestamps(1, timeout=timeout).first
 
-    def timestamps(self, count: int, *, timeout: Optional[float] = None) -> TimestampRange:
+    def timestamps(self, count: int, *, timeout: float | None = None) -> TimestampRange:
         """Returns consecutive timestamps. Raises `EskerError`, and `ValueError` for the count."""
-        return self._wait(self.submit(count, timeout=timeout))
+        return self.submit(count, timeout=timeout).result()
 
-    def submit(self, count: int = 1, *, timeout: Optional[float] = None) -> Future[TimestampRange]:
+    def submit(self, count: int = 1, *, timeout: float | None = None) -> Future[TimestampRange]:
         """Begins a call. Its future may be cancelled: its timestamps are lost then."""
         return self._run(self._client.timestamps(count, timeout=timeout))
 
-    def change(self, path: str, body: bytes = b"{}", *, timeout: Optional[float] = None) -> Answer:
+    def change(self, path: str, body: bytes = b"{}", *, timeout: float | None = None) -> Answer:
         """See `AsyncClient.change`."""
-        return self._wait(self._run(self._client.change(path, body, timeout=timeout)))
+        return self._run(self._client.change(path, body, timeout=timeout)).result()
 
     def close(self) -> None:
         """Closes the client. Calls that wait fail with `ClosedError`."""
@@ -62,10 +63,3 @@ class Client:
         except RuntimeError:
             work.close()
             raise ClosedError("the client is closed") from None
-
-    def _wait(self, future: Future[_Result]) -> _Result:
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # After KeyboardInterrupt.
-            raise
