@@ -10,7 +10,6 @@ from .driver import Call, Outcome
 from .failure import expect
 from .messages import Timestamp
 
-
 RANGES_MAX = 100_000
 
 

@@ -20,7 +20,7 @@ async def _change(fixture: Fixture, **fields: Any) -> Outcome:
     return await fixture.driver.ask("change", path=PATH, body='{"to": 2}', **fields)
 
 
-@case("TLS")
+@case("Changes")
 async def token_is_sent_with_changes_alone(fixture: Fixture) -> None:
     """A change goes to the leader with its token. What only reads never has one."""
     leader, follower = await fixture.node(), await fixture.node()
@@ -37,7 +37,7 @@ async def token_is_sent_with_changes_alone(fixture: Fixture) -> None:
     expect(sent == [(f"Bearer {TOKEN}", b'{"to": 2}')], f"the leader got {sent}")
 
 
-@case("TLS")
+@case("Changes")
 async def change_that_is_denied_is_not_repeated(fixture: Fixture) -> None:
     """401 and 403 are final."""
     for status in (401, 403):
@@ -52,7 +52,7 @@ async def change_that_is_denied_is_not_repeated(fixture: Fixture) -> None:
         await fixture.close_client()
 
 
-@case("TLS")
+@case("Changes")
 async def change_that_may_have_been_made_is_not_repeated(fixture: Fixture) -> None:
     """A change whose answer was lost, or is a 500, is sent once, and its outcome is unknown."""
     for reply in (LOST, Reply(500, b"no quorum"), Reply(200, b"do", length=4, then="close")):
@@ -67,7 +67,7 @@ async def change_that_may_have_been_made_is_not_repeated(fixture: Fixture) -> No
         await fixture.close_client()
 
 
-@case("TLS")
+@case("Changes")
 async def change_that_was_not_made_is_sent_again(fixture: Fixture) -> None:
     """A 503 says that nothing was done; a node that cannot be reached does nothing either."""
     node = await fixture.node()
@@ -77,7 +77,7 @@ async def change_that_was_not_made_is_sent_again(fixture: Fixture) -> None:
     expect(len(node.changes) == 3, f"the node got {len(node.changes)} changes")
 
 
-@case("TLS")
+@case("Changes")
 async def token_goes_to_no_host_that_is_no_host_and_port(fixture: Fixture) -> None:
     """A leader that is named by a URL does not get the token."""
     node, trap = await fixture.node(), await fixture.node()
@@ -89,7 +89,7 @@ async def token_goes_to_no_host_that_is_no_host_and_port(fixture: Fixture) -> No
     expect(not trap.connections, "a client followed what is no host and port")
 
 
-@case("TLS")
+@case("Changes")
 async def unusable_tokens_are_refused(fixture: Fixture) -> None:
     """A token has printable ASCII characters and no space: nothing else gets into a header."""
     node = await fixture.node()
