@@ -17,6 +17,7 @@ from .node import HOST, DeadPort, FullBacklog, Node
 
 # A deadline that is never reached: no case may take so long.
 LONG_MS = 600_000
+CONNECT_MS = 20_000
 
 
 @dataclass(frozen=True)
@@ -97,12 +98,14 @@ class Fixture:
         return self.driver
 
     async def try_open(self, *endpoints: Node | str, **options: Any) -> Outcome:
-        """Opens a client of these nodes. Its deadline is one that is never reached."""
+        """Opens a client of these nodes, with a deadline that is never reached, and time to connect
+        on a slow machine. An option that is `None` is left out."""
         urls = []
         for endpoint in endpoints:
             address = endpoint if isinstance(endpoint, str) else endpoint.address
             urls.append(address if "://" in address else f"http://{address}")
-        fields: dict[str, Any] = {"timeout_ms": LONG_MS, **options}
+        slow = {"timeout_ms": LONG_MS, "connect_timeout_ms": CONNECT_MS}
+        fields = {key: value for key, value in {**slow, **options}.items() if value is not None}
         driver = self.driver or await self.start()
         return await driver.ask("open", endpoints=urls, **fields)
 
