@@ -74,7 +74,8 @@ class _Session:
             await self._headers(flags, stream, _unpadded(flags, payload))
         elif kind == DATA:
             if payload:
-                self._send(WINDOW_UPDATE, 0, 0, struct.pack(">L", len(payload)))
+                for each in (0, stream):
+                    self._send(WINDOW_UPDATE, 0, each, struct.pack(">L", len(payload)))
             if stream in self._streams:
                 self._streams[stream][1].extend(_unpadded(flags, payload))
                 self._finish(flags, stream)
