@@ -52,9 +52,3 @@ async def check_deadline(fixture: Fixture, milliseconds: int, **fields: int) -> 
     expect(took >= milliseconds / 1000 - EARLY_SECONDS, f"the call ended after {took:.3f} s")
     expect(took < LATE_SECONDS, f"the call ended after {took:.1f} s")
     return outcome
-
-
-def attempts_max(seconds: float) -> int:
-    """The most attempts in this time by one who waits between them as the guide says: half of 4,
-    8, 16, 32 and 64 ms, and then half of 100 ms each."""
-    return 7 + int(seconds / 0.05)

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from .. import certificates
-from ..__main__ import run_case
+from ..__main__ import ignore_lost_connections, run_case
 from ..case import CASES
 from ..certificates import Certificates
 from . import MISTAKES
@@ -24,7 +24,7 @@ async def _run(only: str) -> int:
     cases = {case.name: case for case in CASES}
     places = asyncio.Semaphore(JOBS)
     missed: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    ignore_lost_connections()
     with tempfile.TemporaryDirectory() as folder:
         made = Certificates(Path(folder)) if certificates.is_available() else None
 
@@ -36,12 +36,12 @@ async def _run(only: str) -> int:
             print(f"{shown:7} {done['seconds']:6.2f} s  {mistake}: {name}", flush=True)
             print("    " + done["why"].replace("\n", "\n    "), flush=True)
             if done["result"] == "passed":
-                missed.append(mistake)
+                missed.append(f"{mistake}: {name}")
 
         chosen = {name: found_by for name, found_by in MISTAKES.items() if only in name}
         pairs = [(mistake, case) for mistake in chosen for case in chosen[mistake]]
         await asyncio.gather(*(run(*pair) for pair in pairs))
-    print(f"{len(chosen)} mistakes, {len(set(missed))} not found")
+    print(f"{len(chosen)} mistakes, not found: {', '.join(missed) or 'none'}")
     return 1 if missed or not chosen else 0
 
 

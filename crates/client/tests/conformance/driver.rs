@@ -97,14 +97,17 @@ pub fn run() {
             }),
             "close" => {
                 opened = None;
-                for (_, call) in std::mem::take(&mut *calls.lock()) {
+                let waiting = std::mem::take(&mut *calls.lock());
+                for call in waiting.into_values() {
                     drop(call.send(Failure::new("closed", "the client is closed")));
                 }
                 Ok(json!({}))
             }
             "cancel" => {
                 let call = calls.lock().remove(&request["call"].as_u64().unwrap());
-                call.map(|call| call.send(Failure::new("cancelled", "the call was cancelled")));
+                if let Some(call) = call {
+                    drop(call.send(Failure::new("cancelled", "the call was cancelled")));
+                }
                 Ok(json!({}))
             }
             "compare" => compare(&request),
