@@ -1,0 +1,1 @@
+"""A conformance suite for clients of the timestamp service, in any language: see README.md."""

@@ -1,0 +1,156 @@
+//! Runs the conformance suite for clients, `clients/conformance`, against this crate and against
+//! the clients in other languages. Each case counts as a test.
+//!
+//! Arguments choose drivers by their names; options of other tests are ignored. With `--driver` the
+//! program is the driver of this crate.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+mod driver;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use serde_json::Value;
+
+/// What the Rust client may skip: it has no such option.
+const SKIPPED_BY_RUST: &[&str] = &["list_format_is_read_and_checked"];
+
+/// The cases for the Python client of threads: it wraps that of asyncio.
+const OF_THREADS: &[&str] = &["cancel", "change", "closed", "deadline_of", "queue", "share"];
+
+/// The driver of a client.
+struct Driver {
+    name: &'static str,
+    command: String,
+    /// The cases that it may skip.
+    skips: &'static [&'static str],
+    /// The cases whose names contain one of these; all without any.
+    only: &'static [&'static str],
+}
+
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+fn main() -> ExitCode {
+    if env::args().nth(1).is_some_and(|word| word == "--driver") {
+        driver::run();
+        return ExitCode::SUCCESS;
+    }
+    let words: Vec<_> = env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let clients = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients").canonicalize();
+    let clients = clients.unwrap();
+    let mut counts = Counts::default();
+    if has("python3") {
+        for driver in drivers(&clients) {
+            if words.is_empty() || words.iter().any(|word| word == driver.name) {
+                run_suite(&clients, &driver, &mut counts);
+            }
+        }
+        if words.is_empty() || words.iter().any(|word| word == "mistakes") {
+            find_mistakes(&clients, &mut counts);
+        }
+    } else {
+        println!("skipped: no python3: the conformance of clients");
+        counts.skipped += 1;
+    }
+    let Counts { passed, failed, skipped } = counts;
+    let result = if failed == 0 { "ok" } else { "FAILED" };
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; {skipped} ignored;");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn has(program: &str) -> bool {
+    let version = if program == "go" { "version" } else { "--version" };
+    let mut command = Command::new(program);
+    let status = command.arg(version).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// The drivers of the clients whose languages this machine has.
+fn drivers(clients: &Path) -> Vec<Driver> {
+    let driver = |name, command| Driver { name, command, skips: &[], only: &[] };
+    let own = quote(&env::current_exe().unwrap());
+    let python = quote(&clients.join("python/conformance_driver.py"));
+    let mut found = vec![
+        Driver { skips: SKIPPED_BY_RUST, ..driver("rust", format!("{own} --driver")) },
+        driver("python", format!("python3 {python}")),
+        Driver { only: OF_THREADS, ..driver("threads", format!("python3 {python} --threads")) },
+    ];
+    let path = clients.join("typescript/conformance/driver.js");
+    if path.exists() && has("node") {
+        found.push(driver("typescript", format!("node {}", quote(&path))));
+    } else {
+        println!("skipped: no node: the conformance of the TypeScript client");
+    }
+    if clients.join("go").exists() && has("go") {
+        found.push(driver("go", quote(&build_go_driver(clients))));
+    } else {
+        println!("skipped: no go: the conformance of the Go client");
+    }
+    found
+}
+
+/// Quotes a path as a word of a shell.
+fn quote(path: &Path) -> String {
+    format!("'{}'", path.to_str().unwrap().replace('\'', "'\\''"))
+}
+
+fn build_go_driver(clients: &Path) -> PathBuf {
+    let path = env::current_exe().unwrap().with_file_name("conformance-driver-go");
+    let mut build = Command::new("go");
+    build.current_dir(clients.join("go")).arg("build").arg("-o").arg(&path).arg("./conformance");
+    assert!(build.status().unwrap().success(), "go build failed");
+    path
+}
+
+fn run_suite(clients: &Path, driver: &Driver, counts: &mut Counts) {
+    let mut suite = Command::new("python3");
+    suite.current_dir(clients).args(["-m", "conformance", "--json", "--driver", &driver.command]);
+    suite.args(driver.only.iter().flat_map(|text| ["--only", text]));
+    let output = suite.stderr(Stdio::inherit()).output().unwrap();
+    let before = counts.passed + counts.failed + counts.skipped;
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let done: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| done[key].as_str().unwrap().to_owned();
+        let (case, why) = (text("case"), text("why"));
+        let name = format!("{}::{case}", driver.name);
+        match text("result").as_str() {
+            "passed" => {
+                counts.passed += 1;
+                println!("test {name} ... ok");
+            }
+            "skipped" if driver.skips.contains(&case.as_str()) || why == "no command openssl" => {
+                counts.skipped += 1;
+                println!("test {name} ... ignored\nskipped: {name}: {why}");
+            }
+            _ => {
+                counts.failed += 1;
+                println!("test {name} ... FAILED\n{}: {why}", text("requirement"));
+            }
+        }
+    }
+    let ran = counts.passed + counts.failed + counts.skipped - before;
+    if ran == 0 || (!output.status.success() && counts.failed == 0) {
+        counts.failed += 1;
+        println!("test {}::suite ... FAILED\nthe suite ended with {}", driver.name, output.status);
+    }
+}
+
+/// The suite has to find each of the mistakes that a client may make.
+fn find_mistakes(clients: &Path, counts: &mut Counts) {
+    let mut suite = Command::new("python3");
+    let output = suite.current_dir(clients).args(["-m", "conformance.mistakes"]).output().unwrap();
+    if output.status.success() {
+        counts.passed += 1;
+        println!("test mistakes ... ok");
+    } else {
+        counts.failed += 1;
+        let said = [output.stdout, output.stderr].concat();
+        println!("test mistakes ... FAILED\n{}", String::from_utf8_lossy(&said));
+    }
+}
