@@ -1,0 +1,3 @@
+module github.com/esker-log/esker/clients/go
+
+go 1.24
