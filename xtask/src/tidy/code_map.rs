@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md's code map names every crate.
+//! ARCHITECTURE.md's code map names every crate, and every client in another language.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -10,9 +10,12 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(FILE) else {
         return vec![Finding::error(RULE, FILE, 0, "is missing")];
     };
-    tree.crates()
-        .filter(|name| !text.contains(&format!("`crates/{name}`")))
-        .map(|name| Finding::error(RULE, FILE, 0, format!("does not name crates/{name}")))
+    let crates = tree.crates().map(|name| format!("crates/{name}"));
+    let clients = tree.clients().map(|name| format!("clients/{name}"));
+    crates
+        .chain(clients)
+        .filter(|folder| !text.contains(&format!("`{folder}`")))
+        .map(|folder| Finding::error(RULE, FILE, 0, format!("does not name {folder}")))
         .collect()
 }
 
@@ -30,6 +33,13 @@ mod tests {
     fn a_crate_that_is_not_on_the_map_is_found() {
         assert_eq!(found("`crates/logger` and `crates/disk`\n"), 1);
         assert_eq!(check(&Tree::from_files(&[])).len(), 1);
+    }
+
+    #[test]
+    fn a_client_that_is_not_on_the_map_is_found() {
+        let tree = |map| Tree::from_files(&[(FILE, map), ("clients/go/tls/tls.go", "")]);
+        assert_eq!(check(&tree("`clients/python`\n")).len(), 1);
+        assert!(check(&tree("`clients/go`\n")).is_empty());
     }
 
     #[test]

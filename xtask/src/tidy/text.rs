@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::source;
 
 const RULE: &str = "text";
-const ENDINGS: [&str; 5] = [".rs", ".toml", ".md", ".yml", ".sh"];
+const ENDINGS: [&str; 6] = [".rs", ".toml", ".md", ".yml", ".sh", ".py"];
 const SCRIPTS: [&str; 1] = [".ci/run"];
 /// Split, so that this file passes its own rule.
 const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];

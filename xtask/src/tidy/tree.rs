@@ -83,4 +83,10 @@ impl Tree {
             (!folder.contains('/')).then_some(folder)
         })
     }
+
+    /// The names of the folders in `clients/`.
+    pub fn clients(&self) -> impl Iterator<Item = &str> {
+        let names = self.names.iter().filter_map(|name| name.strip_prefix("clients/"));
+        names.filter(|name| !name.contains(['/', '.']))
+    }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use serde_json::Value;
 
-/// What the Rust client may skip: it has no such option.
+/// Cases that the Rust client may skip: it has no such option.
 const SKIPPED_BY_RUST: &[&str] = &["list_format_is_read_and_checked"];
 
 /// The cases for the Python client of threads: it wraps that of asyncio.
