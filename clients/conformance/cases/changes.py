@@ -39,7 +39,7 @@ async def token_is_sent_with_changes_alone(fixture: Fixture) -> None:
 
 @case("Changes")
 async def change_that_is_denied_is_not_repeated(fixture: Fixture) -> None:
-    """401 and 403 are final."""
+    """401 and 403 are final for a node. A client may ask each other node once."""
     for status in (401, 403):
         one, other = await fixture.node(), await fixture.node()
         fixture.introduce(one, other)
@@ -47,8 +47,8 @@ async def change_that_is_denied_is_not_repeated(fixture: Fixture) -> None:
             node.changes_script = always(Reply(status, b"give a token"))
         await fixture.open(one, other, token=TOKEN)
         (await _change(fixture)).failed("denied")
-        sent = len(one.changes) + len(other.changes)
-        expect(sent == 1, f"{status}: it was sent {sent} times")
+        sent = (len(one.changes), len(other.changes))
+        expect(sent[0] == 1 and sent[1] <= 1, f"{status}: it was sent {sent} times")
         await fixture.close_client()
 
 

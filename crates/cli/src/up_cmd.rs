@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 
-use esker_command::endpoints::{TlsFiles, call_failure, url};
+use esker_command::endpoints::{call_failure, url};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::{escaped, print};
 use esker_command::quantity::number;
 use esker_command::task_runtime::task_runtime;
+use esker_command::tls_flags::TlsFlags;
 
 /// The time for an answer: less than the deadlines of those who run health checks.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -36,7 +37,7 @@ pub struct UpArguments {
     #[arg(long, value_name = "URL", value_parser = url)]
     endpoint: Option<String>,
     #[command(flatten)]
-    tls: TlsFiles,
+    tls: TlsFlags,
     /// Check whether the node serves, or names the node that does
     #[arg(long)]
     ready: bool,

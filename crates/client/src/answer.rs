@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use esker_oracle::{Range, Timestamp};
+use hyper::header::HeaderName;
 
 use crate::address::Address;
 use crate::error::AttemptErrorKind;
 
+/// The header with the address of the leader.
+pub(crate) const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
 /// The length of a range: the first timestamp and the number of timestamps.
 pub(crate) const RANGE_BYTES: usize = Timestamp::BYTES + 8;
 /// The most characters of an error's text that are kept.
@@ -52,17 +55,18 @@ impl RawAnswer<'_> {
             },
             (409 | 307, Some(leader)) => NextStep::AskLeader(leader),
             (409, None) => NextStep::AskAnother(AttemptErrorKind::NotLeader),
-            (400, _) => NextStep::Fail(AttemptErrorKind::Status(400, self.text())),
+            (400, _) => NextStep::Fail(self.status_error()),
             (503, _) => {
                 let seconds = self.retry_after.and_then(|text| text.parse().ok()).unwrap_or(0);
                 NextStep::AskAgain(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
             }
-            (status, _) => NextStep::AskAnother(AttemptErrorKind::Status(status, self.text())),
+            _ => NextStep::AskAnother(self.status_error()),
         }
     }
 
-    fn text(&self) -> String {
-        excerpt(self.body, ERROR_TEXT_CHARS_MAX)
+    fn status_error(&self) -> AttemptErrorKind {
+        let text = excerpt(self.body, ERROR_TEXT_CHARS_MAX);
+        AttemptErrorKind::Status { status: self.status, text }
     }
 }
 
@@ -173,8 +177,8 @@ mod tests {
     fn the_text_of_an_error_is_short_and_on_one_line() {
         let long = format!("a\nb{}", "x".repeat(9999));
         let received = RawAnswer { status: 418, body: long.as_bytes(), ..RawAnswer::default() };
-        let NextStep::AskAnother(AttemptErrorKind::Status(418, text)) = received.next_step(1)
-        else {
+        let step = received.next_step(1);
+        let NextStep::AskAnother(AttemptErrorKind::Status { status: 418, text }) = step else {
             panic!()
         };
         assert_eq!((text.len(), &text[..3]), (ERROR_TEXT_CHARS_MAX, "a b"));

@@ -71,7 +71,7 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     loop {
         match addresses.pop_front() {
             Some(address) => attempts.push((address, Box::pin(connect(address)))),
-            None if attempts.is_empty() => return Err(all_failed(failures)),
+            None if attempts.is_empty() => return Err(combine_errors(failures)),
             None => {}
         }
         tokio::select! {
@@ -100,7 +100,7 @@ async fn first_ended<T, F: Future<Output = T>>(
     .await
 }
 
-fn all_failed(mut failures: Vec<(SocketAddr, io::Error)>) -> io::Error {
+fn combine_errors(mut failures: Vec<(SocketAddr, io::Error)>) -> io::Error {
     match failures.len() {
         0 => io::Error::new(io::ErrorKind::NotFound, "the name has no address"),
         1 => failures.remove(0).1,

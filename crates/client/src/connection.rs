@@ -1,25 +1,25 @@
 //! A connection to a node: HTTP/2, plain or over TLS.
 
-use std::error::Error;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http2::{Builder, SendRequest};
-use hyper::header::{HeaderName, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
 use crate::address::Address;
-use crate::answer::{ERROR_TEXT_CHARS_MAX, NextStep, RANGE_BYTES, RawAnswer, excerpt};
+use crate::answer::{
+    ERROR_TEXT_CHARS_MAX, LEADER_HEADER, NextStep, RANGE_BYTES, RawAnswer, excerpt,
+};
+use crate::connection_error::{body_error, connection_error, with_port_advice};
 use crate::error::AttemptErrorKind;
 use crate::members::Members;
 use crate::transport::{TlsFailure, Transport};
 
-/// The header with the address of the leader.
-pub(crate) const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
 /// The protocol's name in ALPN.
 pub(crate) const HTTP2: &[u8] = b"h2";
 /// The longest answer to a request for timestamps.
@@ -65,18 +65,19 @@ impl NodeConnection {
             builder.timer(TokioTimer::new()).max_header_list_size(HEADERS_BYTES_MAX);
             builder.keep_alive_interval(PING_INTERVAL).keep_alive_timeout(PING_TIMEOUT);
             let handshake = builder.handshake(TokioIo::new(stream)).await;
-            let failed = |error| not_a_node(failed(&failure, error));
+            let failed = |error| with_port_advice(connection_error(&failure, &error));
             let (sender, connection) = handshake.map_err(failed)?;
             // It ends with its last sender; what fails there fails the requests, too.
             tokio::spawn(async move { drop(connection.await) });
             let mut link = Self { serial, address, transport, sender, failure };
-            let (head, body) = link.get("/members", MEMBERS_BYTES_MAX).await.map_err(not_a_node)?;
+            let answer = link.get("/members", MEMBERS_BYTES_MAX).await;
+            let (head, body) = answer.map_err(with_port_advice)?;
             // A node that waits for its cluster answers so.
             if head.status == StatusCode::SERVICE_UNAVAILABLE {
-                return Err(AttemptErrorKind::Status(
-                    head.status.as_u16(),
-                    excerpt(&body, ERROR_TEXT_CHARS_MAX),
-                ));
+                return Err(AttemptErrorKind::Status {
+                    status: head.status.as_u16(),
+                    text: excerpt(&body, ERROR_TEXT_CHARS_MAX),
+                });
             }
             let members = Members::parse(&body).filter(|_| head.status == StatusCode::OK);
             let members = members.ok_or_else(|| {
@@ -84,7 +85,7 @@ impl NodeConnection {
             })?;
             Ok((link, members))
         });
-        opened.await.unwrap_or(Err(AttemptErrorKind::NoAnswer(connect_timeout)))
+        opened.await.unwrap_or(Err(AttemptErrorKind::NoAnswer { within: connect_timeout }))
     }
 
     /// Whether the connection accepts no more requests.
@@ -99,7 +100,12 @@ impl NodeConnection {
     ) -> Result<NextStep, AttemptErrorKind> {
         let path = format!("/timestamp?n={count}&format=range");
         let answered = timeout(ANSWER_TIMEOUT, self.get(&path, ANSWER_BYTES_MAX)).await;
-        let (head, body) = answered.unwrap_or(Err(AttemptErrorKind::NoAnswer(ANSWER_TIMEOUT)))?;
+        let no_answer = AttemptErrorKind::NoAnswer { within: ANSWER_TIMEOUT };
+        let (head, body) = answered.unwrap_or(Err(no_answer)).map_err(|kind| match kind {
+            // It answered as a node when the connection was made.
+            AttemptErrorKind::NotANode(why) => AttemptErrorKind::Connection(why),
+            kind => kind,
+        })?;
         let header = |name| head.headers.get(name)?.to_str().ok();
         let answer = RawAnswer {
             status: head.status.as_u16(),
@@ -117,35 +123,65 @@ impl NodeConnection {
     ) -> Result<(Parts, Bytes), AttemptErrorKind> {
         let request = Request::get(self.transport.url(&self.address, path)).body(Empty::new());
         let request = request.map_err(|error| AttemptErrorKind::Connection(error.to_string()))?;
-        let failed = |error| failed(&self.failure, error);
+        let failed = |error| connection_error(&self.failure, &error);
         self.sender.ready().await.map_err(failed)?;
         let (head, body) = self.sender.send_request(request).await.map_err(failed)?.into_parts();
         let body = Limited::new(body, bytes_max).collect().await;
-        let body =
-            body.map_err(|error| AttemptErrorKind::Connection(error.to_string()))?.to_bytes();
+        let body = body.map_err(|error| body_error(&self.failure, &*error))?.to_bytes();
         debug_assert!(body.len() <= bytes_max, "answers are bounded");
         Ok((head, body))
     }
 }
 
-/// Converts the error of a connection that ended before its first answer.
-fn not_a_node(error: AttemptErrorKind) -> AttemptErrorKind {
-    match error {
-        AttemptErrorKind::Connection(why) => AttemptErrorKind::NotANode(why),
-        other => other,
-    }
-}
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
 
-/// Converts the error of a connection: the failure of TLS that caused it, or its sources.
-pub(crate) fn failed(failure: &TlsFailure, error: hyper::Error) -> AttemptErrorKind {
-    if let Some(failure) = failure.get() {
-        return AttemptErrorKind::Tls(failure.clone());
+    use std::convert::Infallible;
+    use std::pin::pin;
+
+    use hyper::Response;
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use tokio::net::TcpListener;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A node that answers with an empty list of members, until it falls silent.
+    async fn node() -> (Address, oneshot::Sender<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::from_node(&listener.local_addr().unwrap().to_string()).unwrap();
+        let (silence, is_silent) = oneshot::channel();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            let answer = service_fn(async |_| {
+                Ok::<_, Infallible>(Response::new(r#"{"members":[]}"#.to_owned()))
+            });
+            let builder = http2::Builder::new(TokioExecutor::new());
+            let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+            tokio::select! {
+                biased;
+                _ = is_silent => std::future::pending().await,
+                served = serving.as_mut() => served.unwrap(),
+            }
+        });
+        (address, silence)
     }
-    let mut why = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        why = format!("{why}: {error}");
-        source = error.source();
+
+    /// A node that is stopped keeps its connections. It was given up only when its answer was due.
+    #[tokio::test]
+    async fn silent_node_is_given_up_before_its_answer_is_due() {
+        let (address, silence) = node().await;
+        let opened = NodeConnection::open(Transport::Plain, address, 1, Duration::from_secs(120));
+        let (mut connection, _) = opened.await.unwrap();
+        silence.send(()).unwrap();
+        tokio::task::yield_now().await;
+        // From here on, only timers end a wait.
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        let lost = connection.request_timestamps(1).await.unwrap_err();
+        assert!(matches!(lost, AttemptErrorKind::Connection(_)), "{lost:?}");
+        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{:?}", begun.elapsed());
     }
-    AttemptErrorKind::Connection(why)
 }

@@ -163,26 +163,38 @@ pub struct AttemptError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AttemptErrorKind {
-    /// The connection could not be made, or ended.
+    /// The connection could not be made, or was lost, for this reason.
     Connection(String),
     /// There is no TLS connection, for this reason.
     Tls(TlsError),
-    /// The address accepts connections, and does not answer as a node does.
+    /// The address accepts connections, and does not answer as a node does: this is the difference.
     NotANode(String),
-    /// There was no answer within this time. The timestamps of the request are lost.
-    NoAnswer(Duration),
+    /// There was no answer in time. The timestamps of the request are lost.
+    NoAnswer {
+        /// The time that the node had.
+        within: Duration,
+    },
     /// Another node leads, or no leader is known.
     NotLeader,
     /// Too many requests wait at the leader.
     Overloaded,
-    /// The answer has another status. The text is the beginning of its body.
-    Status(u16, String),
-    /// The node refuses a change: 401 if it wants a token, or another one; 403 if none helps. The
-    /// text is the beginning of the body.
-    Denied(u16, String),
-    /// The answer is malformed.
+    /// The answer has another status.
+    Status {
+        /// The status of HTTP.
+        status: u16,
+        /// The beginning of the body.
+        text: String,
+    },
+    /// The node refuses a change to this caller.
+    Denied {
+        /// 401 if the node wants a token, or another one; 403 if none helps.
+        status: u16,
+        /// The beginning of the body.
+        text: String,
+    },
+    /// The answer is malformed, for this reason.
     Malformed(&'static str),
-    /// The node is of another cluster than the first one that this client connected to.
+    /// The node is of the cluster with this id, and not of the client's cluster.
     OtherCluster(String),
 }
 
@@ -198,11 +210,11 @@ impl fmt::Display for AttemptErrorKind {
             Self::Connection(why) => f.write_str(why),
             Self::Tls(why) => write!(f, "{why}"),
             Self::NotANode(why) => write!(f, "no Esker node answers there: {why}"),
-            Self::NoAnswer(time) => write!(f, "no answer within {time:?}"),
+            Self::NoAnswer { within } => write!(f, "no answer within {within:?}"),
             Self::NotLeader => f.write_str("the node does not lead"),
             Self::Overloaded => f.write_str("too many requests wait"),
-            Self::Denied(status, text) => write!(f, "denied ({status}): {text}"),
-            Self::Status(status, text) => write!(f, "status {status}: {text}"),
+            Self::Denied { status, text } => write!(f, "denied ({status}): {text}"),
+            Self::Status { status, text } => write!(f, "status {status}: {text}"),
             Self::Malformed(what) => write!(f, "malformed answer: {what}"),
             Self::OtherCluster(id) => write!(f, "the node is of another cluster, {id}"),
         }
@@ -210,3 +222,38 @@ impl fmt::Display for AttemptErrorKind {
 }
 
 impl std::error::Error for AttemptError {}
+
+/// The error of a call of a node by a [`NodeCaller`](crate::NodeCaller).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError {
+    /// The node, and the kind of the error.
+    pub attempt: AttemptError,
+    /// Whether the node may have executed the request, or may still execute it.
+    pub may_still_happen: bool,
+}
+
+impl CallError {
+    pub(crate) fn new(address: &str, kind: AttemptErrorKind, may_still_happen: bool) -> Self {
+        Self { attempt: AttemptError { address: address.to_owned(), kind }, may_still_happen }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.attempt)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Returns the message of an error, and those of its sources.
+pub(crate) fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    sources(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Returns the error and its sources.
+pub(crate) fn sources<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}

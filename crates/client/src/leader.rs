@@ -8,7 +8,7 @@ use esker_oracle::{Range, Timestamp};
 use parking_lot::Mutex;
 
 use crate::address::Address;
-use crate::answer::NextStep;
+use crate::answer::{ERROR_TEXT_CHARS_MAX, NextStep, excerpt};
 use crate::connection::NodeConnection;
 use crate::counters::{Counters, add};
 use crate::error::{AttemptError, AttemptErrorKind, Error};
@@ -208,7 +208,8 @@ impl LeaderState {
         if !members.cluster.is_empty() {
             let cluster = self.cluster.get_or_insert_with(|| members.cluster.clone());
             if *cluster != members.cluster {
-                return Err(AttemptErrorKind::OtherCluster(members.cluster));
+                let id = excerpt(members.cluster.as_bytes(), ERROR_TEXT_CHARS_MAX);
+                return Err(AttemptErrorKind::OtherCluster(id));
             }
         }
         self.route.set_members(members.all);

@@ -21,16 +21,19 @@
 //! # }
 //! ```
 //!
-//! [`NodeCaller`] asks one node, or has the leader make a change, as `esker cluster` does.
+//! [`NodeCaller`] asks single nodes, and has the leader make changes, as `esker cluster` does.
 //!
 //! The book has a guide for clients in any language, "Writing a client".
 //!
 //! # Source
 //!
-//! For readers of the source: `answer`, `members` and `route` decide, without I/O. `connection` is
-//! a connection to a node, and `leader` keeps the one to the leader. `queue` batches the callers
-//! that wait; `client_thread` sends one request for each batch. `transport` connects, with TLS by
-//! the options of `tls_options`. `node_caller` is apart from all that, and uses `transport` only.
+//! For readers of the source: a call of a [`Client`] goes through `client`, `call` and `queue`,
+//! which batches the callers that wait. `client_thread` sends one request for each batch, over the
+//! connection that `leader` keeps. `answer`, `members` and `route` decide, without I/O.
+//!
+//! `node_caller` sends single requests, and `leader_search` decides which node it asks. Both have
+//! their connections from `transport`: with TLS by the options of `tls_options`, or without.
+//! `connection` is HTTP/2 over one, and `connection_error` says why one failed.
 
 mod address;
 mod answer;
@@ -39,9 +42,11 @@ mod client;
 mod client_thread;
 mod connect;
 mod connection;
+mod connection_error;
 mod counters;
 mod error;
 mod leader;
+mod leader_search;
 mod members;
 mod node_caller;
 mod queue;
@@ -57,9 +62,9 @@ struct Guide;
 
 pub use client::{Client, ClientBuilder};
 pub use counters::ClientStats;
-pub use error::{AttemptError, AttemptErrorKind, Error};
+pub use error::{AttemptError, AttemptErrorKind, CallError, Error};
 pub use esker_oracle::{Range, Timestamp};
-pub use node_caller::{CallError, NodeAnswer, NodeCaller};
+pub use node_caller::{NodeAnswer, NodeCaller};
 pub use tls_error::TlsError;
 pub use tls_options::TlsOptions;
 pub use transport::NodeStream;

@@ -1,7 +1,5 @@
 //! Calls of single nodes over HTTP/1.1, and changes, which the leader makes.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -16,9 +14,10 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::address::Address;
-use crate::answer::excerpt;
-use crate::connection::{LEADER_HEADER, failed};
-use crate::error::{AttemptError, AttemptErrorKind, Error};
+use crate::answer::{LEADER_HEADER, excerpt};
+use crate::connection_error::{body_error, connection_error, with_port_advice};
+use crate::error::{AttemptErrorKind, CallError, Error, with_sources};
+use crate::leader_search::LeaderSearch;
 use crate::tls_error::TlsError;
 use crate::tls_options::TlsOptions;
 use crate::transport::{NodeStream, Transport};
@@ -32,8 +31,9 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);
 const NEXT_NODE_DELAY: Duration = Duration::from_secs(1);
 /// The most characters of a refusal that are kept.
 const TEXT_CHARS_MAX: usize = 1000;
-/// The path that every process answers.
+/// The path that every process answers, and its answer.
 const PROBE_PATH: &str = "/up";
+const PROBE_ANSWER: &[u8] = b"ok";
 
 const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
 
@@ -57,34 +57,12 @@ impl NodeAnswer {
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).trim().to_owned()
     }
-}
 
-/// The error of a call without an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallError {
-    /// The node, and the kind of the error. The address is empty if no node is known.
-    pub attempt: AttemptError,
-    /// Whether the node may have executed the request, or may still execute it.
-    pub may_still_happen: bool,
-}
-
-impl CallError {
-    fn new(address: &str, kind: AttemptErrorKind, may_still_happen: bool) -> Self {
-        Self { attempt: AttemptError { address: address.to_owned(), kind }, may_still_happen }
-    }
-
-    fn connection(address: &str, error: &dyn std::error::Error, may_still_happen: bool) -> Self {
-        Self::new(address, AttemptErrorKind::Connection(error.to_string()), may_still_happen)
+    /// Returns the beginning of the body, for errors.
+    fn excerpt(&self) -> String {
+        excerpt(&self.body, TEXT_CHARS_MAX)
     }
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.attempt)
-    }
-}
-
-impl std::error::Error for CallError {}
 
 /// Calls nodes, each over a connection of its own, on the caller's tokio runtime.
 #[derive(Debug, Clone)]
@@ -135,7 +113,7 @@ impl NodeCaller {
     /// those of this type. The caller sets the deadline.
     ///
     /// # Errors
-    /// Why there is no connection, or no TLS.
+    /// [`CallError`] if there is no connection, or no TLS on it.
     pub async fn connect(&self, address: &str) -> Result<NodeStream, CallError> {
         let unsent = |kind| CallError::new(address, kind, false);
         let Some((_, parsed)) = Address::from_endpoint(address) else {
@@ -160,20 +138,20 @@ impl NodeCaller {
 
     /// Has the leader make a change, whose body is JSON. The endpoints and `members` are asked for
     /// the leader, until one answers as leader; one that cannot be reached, or knows no leader, is
-    /// asked again.
+    /// asked again. One that denies the change is not: others may have other options.
     ///
     /// The request is sent to one node at a time, and never again after one may have executed it: a
-    /// change is made once. So a node is asked whether it answers before it gets the request. While
-    /// one does not, the next is tried beside it: a process that is stopped still accepts
-    /// connections.
+    /// change is made once. It is sent only where a node has just answered `GET /up`, and so is the
+    /// token. While one does not answer, the next is tried beside it: a process that is stopped
+    /// still accepts connections.
     ///
     /// # Cancel safety
     /// The leader may make the change although the future was dropped.
     ///
     /// # Errors
-    /// At once: [`CallError`] of a node that got the request and may still execute it, and
-    /// [`AttemptErrorKind::Denied`]. After `patience`, the last refusal of a node, or the reason
-    /// why none could be reached.
+    /// At once: [`CallError`] of a node that got the request and may still execute it, and the last
+    /// [`AttemptErrorKind::Denied`], if all nodes or the leader deny the change. After `patience`,
+    /// the last refusal of a node, or the reason why none could be reached.
     pub async fn change(
         &self,
         members: &[String],
@@ -181,53 +159,37 @@ impl NodeCaller {
         body: &[u8],
         patience: Duration,
     ) -> Result<NodeAnswer, CallError> {
-        let nodes: Vec<_> = self.endpoints.iter().chain(members).collect();
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
-        let (mut delay, mut turn) = (RETRY_DELAY, 0);
-        let mut probes = FuturesUnordered::new();
-        // The addresses of `probes`.
-        let mut waiting = BTreeSet::new();
-        let mut leader: Option<String> = None;
-        // A refusal says more than that a node cannot be reached.
-        let (mut refusal, mut failure) = (None, None);
+        let mut search = LeaderSearch::new(self.endpoints.iter().chain(members));
+        let (mut delay, mut probes) = (RETRY_DELAY, FuturesUnordered::new());
         loop {
-            let mut others = nodes.iter().cycle().skip(turn % nodes.len()).take(nodes.len());
-            turn += 1;
-            debug_assert_eq!(probes.len(), waiting.len(), "each probe waits for one address");
-            let next = leader.take();
-            let next = next
-                .or_else(|| others.find(|node| !waiting.contains(**node)).map(|it| it.to_string()));
-            if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
+            if let Some(address) = search.begin_probe() {
                 let patience = left();
-                probes
-                    .push(async move { (self.get(&address, PROBE_PATH, patience).await, address) });
+                probes.push(async move { (self.probe(&address, patience).await, address) });
             }
             let Ok(Some((probed, address))) = timeout(NEXT_NODE_DELAY, probes.next()).await else {
                 continue;
             };
-            waiting.remove(&address);
+            search.end_probe(&address);
             let outcome = match probed {
-                Ok(_) if !left().is_zero() => self.send(&address, path, body, left()).await?,
-                Ok(_) => Outcome::Unreached(no_answer(&address, patience, false)),
-                Err(CallError { attempt, .. }) => {
-                    Outcome::Unreached(CallError { attempt, may_still_happen: false })
-                }
+                Ok(()) if !left().is_zero() => self.send(&address, path, body, left()).await?,
+                Ok(()) => ChangeOutcome::Unreached(no_answer(&address, patience, false)),
+                Err(error) => ChangeOutcome::Unreached(error),
             };
             match outcome {
-                Outcome::Answered(answer) => return Ok(answer),
-                Outcome::Refused(error) => refusal = Some(error),
-                Outcome::Unreached(error) => failure = Some(error),
-                Outcome::NotLeader(_, named) if waiting.contains(&named) => {
-                    failure = Some(no_answer(&named, patience, false));
+                ChangeOutcome::Answered(answer) => return Ok(answer),
+                ChangeOutcome::Refused(error) => search.record_refusal(error),
+                ChangeOutcome::Unreached(error) => search.record_failure(error),
+                ChangeOutcome::Denied(error) => search.record_denial(address, error)?,
+                ChangeOutcome::NotLeader(_, named) if search.is_probed(&named) => {
+                    search.record_failure(no_answer(&named, patience, false));
                 }
-                Outcome::NotLeader(error, named) => {
-                    failure = Some(error);
-                    leader = Some(named);
-                }
+                ChangeOutcome::NotLeader(error, named) => search.follow(error, named)?,
             }
-            if Instant::now() + delay >= deadline
-                && let Some(error) = refusal.take().or_else(|| failure.take())
+            // The attempt after the wait has as much time as the wait.
+            if Instant::now() + delay * 2 >= deadline
+                && let Some(error) = search.take_error()
             {
                 return Err(error);
             }
@@ -236,37 +198,51 @@ impl NodeCaller {
         }
     }
 
-    /// Sends a change to a node that answers. Fails if the node denies it, or may have executed it.
+    /// Checks that a node answers at this address. No change was asked for after an error.
+    async fn probe(&self, address: &str, patience: Duration) -> Result<(), CallError> {
+        let answer = self.get(address, PROBE_PATH, patience).await;
+        let answer = answer.map_err(|error| CallError { may_still_happen: false, ..error })?;
+        let kind = match (answer.status, answer.body.trim_ascii()) {
+            (200, PROBE_ANSWER) => return Ok(()),
+            (200, _) => {
+                AttemptErrorKind::NotANode(format!("it answers GET {PROBE_PATH} otherwise"))
+            }
+            _ => AttemptErrorKind::Status { status: answer.status, text: answer.excerpt() },
+        };
+        Err(CallError::new(address, kind, false))
+    }
+
+    /// Sends a change to a node that answers. Fails if the node may have executed it.
     async fn send(
         &self,
         address: &str,
         path: &str,
         body: &[u8],
         patience: Duration,
-    ) -> Result<Outcome, CallError> {
+    ) -> Result<ChangeOutcome, CallError> {
         let answer = match self.ask(address, path, Some(body), patience).await {
             Ok(answer) => answer,
             Err(error) if error.may_still_happen => return Err(error),
-            Err(error) => return Ok(Outcome::Unreached(error)),
+            Err(error) => return Ok(ChangeOutcome::Unreached(error)),
         };
-        let status = answer.status;
-        let error = |kind: fn(u16, String) -> AttemptErrorKind, may_still_happen| {
-            CallError::new(
-                address,
-                kind(status, excerpt(&answer.body, TEXT_CHARS_MAX)),
-                may_still_happen,
-            )
-        };
+        let (status, text) = (answer.status, answer.excerpt());
+        let error = |kind, may_still_happen| CallError::new(address, kind, may_still_happen);
         match (status, answer.leader.as_deref().and_then(Address::from_node)) {
-            (401 | 403, _) => Err(error(AttemptErrorKind::Denied, false)),
-            (409, Some(leader)) => {
-                let error = CallError::new(address, AttemptErrorKind::NotLeader, false);
-                Ok(Outcome::NotLeader(error, leader.to_string()))
+            (401 | 403, _) => {
+                let kind = AttemptErrorKind::Denied { status, text };
+                Ok(ChangeOutcome::Denied(error(kind, false)))
             }
-            (503, _) => Ok(Outcome::Refused(error(AttemptErrorKind::Status, false))),
+            (409, Some(leader)) => {
+                let error = error(AttemptErrorKind::NotLeader, false);
+                Ok(ChangeOutcome::NotLeader(error, leader.to_string()))
+            }
+            (503, _) => {
+                let kind = AttemptErrorKind::Status { status, text };
+                Ok(ChangeOutcome::Refused(error(kind, false)))
+            }
             // Only 503 says that nothing was done.
-            (500.., _) => Err(error(AttemptErrorKind::Status, true)),
-            _ => Ok(Outcome::Answered(answer)),
+            (500.., _) => Err(error(AttemptErrorKind::Status { status, text }, true)),
+            _ => Ok(ChangeOutcome::Answered(answer)),
         }
     }
 
@@ -292,29 +268,25 @@ impl NodeCaller {
     ) -> Result<NodeAnswer, CallError> {
         let stream = self.connect(address).await?;
         let failure = stream.failure();
-        // A node that refuses the client's certificate does not read the request.
-        let failed = |error| {
-            let kind = match failed(&failure, error) {
-                AttemptErrorKind::Connection(_) => AttemptErrorKind::NotANode(NOT_HTTP.into()),
-                kind => kind,
-            };
-            let is_refused = matches!(
-                kind,
-                AttemptErrorKind::Tls(
-                    TlsError::CertificateRequired | TlsError::CertificateRefused(_)
-                )
-            );
-            CallError::new(address, kind, !is_refused)
+        let call_error = |kind| {
+            let may_still_happen = may_have_read(&kind);
+            CallError::new(address, kind, may_still_happen)
         };
+        let failed = |error| call_error(with_port_advice(connection_error(&failure, &error)));
         let connection = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = connection.map_err(failed)?;
         let request = self.request(address, path, body);
-        let request = request.map_err(|error| CallError::connection(address, &error, false))?;
+        let request = request.map_err(|error| {
+            CallError::new(address, AttemptErrorKind::Connection(with_sources(&error)), false)
+        })?;
         let exchanged = async {
             let (head, body) = sender.send_request(request).await.map_err(failed)?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| CallError::connection(address, &*error, true))?;
-            Ok(NodeAnswer::new(&head, body.to_bytes()))
+            let body = body.map_err(|error| call_error(body_error(&failure, &*error)))?;
+            match failure.is_of_tls_port() {
+                true => Err(call_error(AttemptErrorKind::Tls(TlsError::TlsNode))),
+                false => Ok(NodeAnswer::new(&head, body.to_bytes())),
+            }
         };
         let mut exchanged = pin!(exchanged);
         // The connection ends with the exchange.
@@ -343,20 +315,26 @@ impl NodeCaller {
     }
 }
 
-/// The reason of a connection that speaks no HTTP.
-const NOT_HTTP: &str = "the connection ended without an answer; is it the address for clients?";
-
 /// The outcome of a change that one node got, or did not get.
-enum Outcome {
+enum ChangeOutcome {
     Answered(NodeAnswer),
     /// The node did nothing. The same request may succeed later.
     Refused(CallError),
+    /// The node did nothing, and never will for this caller.
+    Denied(CallError),
     /// The node did nothing, and names the leader.
     NotLeader(CallError, String),
     /// The node did not get the request.
     Unreached(CallError),
 }
 
+/// Whether a node may have read the request before the connection failed: not one that refuses the
+/// client's certificate, or a request without TLS.
+fn may_have_read(kind: &AttemptErrorKind) -> bool {
+    use TlsError::{CertificateRefused, CertificateRequired, TlsNode};
+    !matches!(kind, AttemptErrorKind::Tls(CertificateRequired | CertificateRefused(_) | TlsNode))
+}
+
 fn no_answer(address: &str, patience: Duration, may_still_happen: bool) -> CallError {
-    CallError::new(address, AttemptErrorKind::NoAnswer(patience), may_still_happen)
+    CallError::new(address, AttemptErrorKind::NoAnswer { within: patience }, may_still_happen)
 }

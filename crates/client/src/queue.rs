@@ -249,7 +249,7 @@ impl Queue {
                 () = self.expiry_changed.notified() => {}
                 () = tokio::time::sleep_until(expiry.into()) => {
                     // The lock is released before a waker runs.
-                    let expired = self.state.lock().expired(Instant::now());
+                    let expired = self.state.lock().take_expired(Instant::now());
                     for waker in expired {
                         waker.wake();
                     }
@@ -331,7 +331,7 @@ impl State {
 
     /// Returns the wakers of callers whose deadline has passed, and sets the time of the next
     /// check.
-    fn expired(&mut self, now: Instant) -> Vec<Waker> {
+    fn take_expired(&mut self, now: Instant) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut next: Option<Instant> = None;
         for batch in self.open.iter().map(|open| &open.batch).chain(&self.in_flight) {

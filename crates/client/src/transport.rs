@@ -13,14 +13,21 @@ use tokio_rustls::client::TlsStream;
 
 use crate::address::{Address, Scheme};
 use crate::connect::connect;
-use crate::error::{AttemptErrorKind, Error};
+use crate::error::{AttemptErrorKind, Error, with_sources};
 use crate::tls_error::TlsError;
 use crate::tls_options::{TlsConfig, TlsOptions};
 
 /// The first bytes of an alert of TLS. No answer of HTTP begins with them.
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+/// The answer of a node that speaks TLS alone to a request without TLS, whatever its version.
+const PLAIN_REFUSAL_STATUS: &[u8] = b"HTTP/1.1 400 ";
+const PLAIN_REFUSAL_BODY: &[u8] = b"\r\n\r\nthis port speaks TLS";
+/// The bytes of an answer in which that answer is looked for. It has fewer than 200.
+const ANSWER_BEGIN_BYTES: usize = 512;
 
-/// How connections are made.
+const _: () = assert!(PLAIN_REFUSAL_STATUS.len() + PLAIN_REFUSAL_BODY.len() < ANSWER_BEGIN_BYTES);
+
+/// The way in which connections are made.
 #[derive(Debug, Clone)]
 pub(crate) enum Transport {
     Plain,
@@ -74,7 +81,7 @@ impl Transport {
         stream.set_nodelay(true).map_err(connection)?;
         let failure = TlsFailure::default();
         let Self::Tls(config) = self else {
-            return Ok(NodeStream { inner: Stream::Plain { stream, was_read: false }, failure });
+            return Ok(NodeStream { inner: Stream::plain(stream), failure });
         };
         let tls = |why: String| AttemptErrorKind::Tls(TlsError::Other(why));
         let name = ServerName::try_from(address.host().to_owned());
@@ -93,17 +100,23 @@ impl Transport {
 }
 
 fn connection(error: io::Error) -> AttemptErrorKind {
-    AttemptErrorKind::Connection(error.to_string())
+    AttemptErrorKind::Connection(with_sources(&error))
 }
 
 /// The failure of TLS on a connection that was made. hyper's errors do not keep it, and in TLS 1.3
-/// a client learns from its first read that its certificate was refused.
+/// a client learns from its first read that its certificate was refused. Without TLS, it is that
+/// the node speaks TLS alone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsFailure(Arc<OnceLock<TlsError>>);
 
 impl TlsFailure {
     pub(crate) fn get(&self) -> Option<&TlsError> {
         self.0.get()
+    }
+
+    /// Returns whether an answer was that of a port which speaks TLS alone.
+    pub(crate) fn is_of_tls_port(&self) -> bool {
+        self.get() == Some(&TlsError::TlsNode)
     }
 
     fn record(&self, error: &io::Error) {
@@ -123,8 +136,33 @@ pub struct NodeStream {
 
 #[derive(Debug)]
 enum Stream {
-    Plain { stream: TcpStream, was_read: bool },
+    Plain { stream: TcpStream, begin: AnswerBegin },
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    fn plain(stream: TcpStream) -> Self {
+        Self::Plain { stream, begin: AnswerBegin::default() }
+    }
+}
+
+/// The first bytes of the answers on a connection without TLS.
+#[derive(Debug, Default)]
+struct AnswerBegin(Vec<u8>);
+
+impl AnswerBegin {
+    /// Adds bytes that were read, and returns whether the node speaks TLS alone, as far as they
+    /// show.
+    fn add(&mut self, read: &[u8]) -> bool {
+        let added = read.len().min(ANSWER_BEGIN_BYTES - self.0.len());
+        if added == 0 {
+            return false;
+        }
+        self.0.extend_from_slice(&read[..added]);
+        let is_refused = self.0.starts_with(PLAIN_REFUSAL_STATUS)
+            && self.0.windows(PLAIN_REFUSAL_BODY.len()).any(|bytes| bytes == PLAIN_REFUSAL_BODY);
+        is_refused || self.0.starts_with(&TLS_ALERT)
+    }
 }
 
 impl NodeStream {
@@ -133,14 +171,15 @@ impl NodeStream {
         self.failure.clone()
     }
 
-    /// Records the failure of TLS that made a write fail: its alert may wait to be read.
+    /// Records the failure of TLS that made a write fail: its alert, or the answer of a port that
+    /// speaks TLS alone, may wait to be read.
     fn check_write<T>(
         &mut self,
         context: &mut Context<'_>,
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(_)) = written {
-            let mut begin = [0; TLS_ALERT.len()];
+            let mut begin = [0; ANSWER_BEGIN_BYTES];
             let mut begin = ReadBuf::new(&mut begin);
             // What it reads is lost, on a connection that has ended. That can be read soon, and
             // then the write fails again.
@@ -161,13 +200,11 @@ impl AsyncRead for NodeStream {
         let Self { inner, failure } = &mut *self;
         let before = buffer.filled().len();
         match inner {
-            Stream::Plain { stream, was_read } => {
+            Stream::Plain { stream, begin } => {
                 let read = Pin::new(stream).poll_read(context, buffer);
-                let begin = &buffer.filled()[before..];
-                if !*was_read && begin.starts_with(&TLS_ALERT) {
+                if begin.add(&buffer.filled()[before..]) {
                     let _ = failure.0.set(TlsError::TlsNode);
                 }
-                *was_read |= !begin.is_empty();
                 read
             }
             Stream::Tls(stream) => {
@@ -225,6 +262,35 @@ impl AsyncWrite for NodeStream {
         match &mut self.inner {
             Stream::Plain { stream, .. } => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes come in any parts.
+    #[test]
+    fn answer_of_a_tls_port_is_recognized_and_no_other_one() {
+        let refusal = "HTTP/1.1 400 Bad Request\r\ncontent-length: 62\r\n\r\n\
+                       this port speaks TLS: use https://";
+        let recognizes = |answer: &[u8], part: usize| {
+            let mut begin = AnswerBegin::default();
+            answer.chunks(part).any(|bytes| begin.add(bytes))
+        };
+        for part in [1, 7, 4096] {
+            assert!(recognizes(refusal.as_bytes(), part));
+            assert!(recognizes(&[&TLS_ALERT[..], &[3, 0, 2, 2, 40]].concat(), part));
+            for other in [
+                refusal.replace(" 400 ", " 200 "),
+                refusal.replace("this port", "it says: this port"),
+                "HTTP/1.1 400 Bad Request\r\nx: this port speaks TLS\r\n\r\nno".to_owned(),
+                format!("HTTP/1.1 200 OK\r\n\r\n{}{refusal}", " ".repeat(ANSWER_BEGIN_BYTES)),
+                String::new(),
+            ] {
+                assert!(!recognizes(other.as_bytes(), part), "{other}");
+            }
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The members that a command asks.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -14,10 +13,11 @@ use tokio::task::JoinSet;
 use crate::exit::{Failure, Outcome};
 use crate::library_errors::with_causes;
 use crate::output::escaped;
+use crate::tls_flags::{TLS_WITHOUT_HTTPS, TlsFlags};
 
-/// How long one member is asked.
+/// The time that a member has to answer, if it is the only one that is asked.
 const MEMBERS_CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long each of several is asked.
+/// The time that each of several members has to answer.
 const ENDPOINT_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Members of the cluster, and how a command proves to them who it is.
@@ -27,21 +27,7 @@ pub struct Endpoints {
     #[arg(long = "endpoint", value_name = "URL", default_value = "http://127.0.0.1:8080", value_parser = url)]
     endpoints: Vec<String>,
     #[command(flatten)]
-    tls: TlsFiles,
-}
-
-/// The files of TLS with which a command verifies nodes, and proves to them who it is.
-#[derive(Debug, Args)]
-pub struct TlsFiles {
-    /// The authority of https:// endpoints, PEM [default: those of the system]
-    #[arg(long, value_name = "FILE", env = "ESKER_CA")]
-    ca: Option<PathBuf>,
-    /// A certificate for https:// endpoints that want one, PEM
-    #[arg(long, value_name = "FILE", env = "ESKER_CLIENT_CERT", requires = "client_key")]
-    client_cert: Option<PathBuf>,
-    /// The key of --client-cert, PEM
-    #[arg(long, value_name = "FILE", env = "ESKER_CLIENT_KEY", requires = "client_cert")]
-    client_key: Option<PathBuf>,
+    tls: TlsFlags,
 }
 
 /// Parses a URL, or host and port.
@@ -56,57 +42,40 @@ pub fn url(text: &str) -> Result<String, String> {
     }
 }
 
-impl TlsFiles {
-    /// Whether there is one of them.
-    pub fn is_given(&self) -> bool {
-        self.options().is_some()
-    }
-
-    fn options(&self) -> Option<TlsOptions> {
-        let with_ca = self.ca.as_ref().map(|ca| TlsOptions::new().ca_file(ca));
-        match (&self.client_cert, &self.client_key) {
-            (Some(cert), Some(key)) => {
-                Some(with_ca.unwrap_or_default().client_certificate(cert, key))
-            }
-            _ => with_ca,
-        }
-    }
-
-    /// Creates a caller of one node.
-    ///
-    /// # Errors
-    /// If the endpoint is none, or a file cannot be used.
-    pub fn caller(&self, endpoint: &str) -> Outcome<NodeCaller> {
-        let caller = NodeCaller::new([endpoint], self.options());
-        caller.map_err(|error| client_failure(&error))
-    }
-}
-
 impl Endpoints {
-    /// The authority of the endpoints, if it is not the system's.
-    pub fn ca(&self) -> Option<&Path> {
-        self.tls.ca.as_deref()
+    /// Returns the flags of TLS, for connections that are always over TLS.
+    pub fn tls_flags(&self) -> &TlsFlags {
+        &self.tls
     }
 
-    /// Whether connections use TLS.
+    /// Returns whether connections use TLS.
     pub fn is_https(&self) -> bool {
         self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    fn tls_options(&self) -> Outcome<Option<TlsOptions>> {
+        match self.is_https() {
+            true => self.tls.https_options(),
+            false => self.tls.refuse().map(|()| None),
+        }
     }
 
     /// Creates a caller of the members.
     ///
     /// # Errors
-    /// If the endpoints have several schemes, or a file cannot be used.
+    /// If the endpoints have several schemes, or flags of TLS do not fit them, or a file cannot be
+    /// used.
     pub fn caller(&self) -> Outcome<NodeCaller> {
-        self.caller_with(self.tls.options())
+        self.caller_with(self.tls_options()?)
     }
 
-    /// Creates the same caller. With `http://` endpoints, the options of TLS are for HTTP/3.
+    /// Creates the same caller. With `http://` endpoints, the flags of TLS are for HTTP/3.
     ///
     /// # Errors
     /// As [`Endpoints::caller`].
     pub fn caller_beside_http3(&self) -> Outcome<NodeCaller> {
-        self.caller_with(self.tls.options().filter(|_| self.is_https()))
+        let tls = if self.is_https() { self.tls.https_options()? } else { None };
+        self.caller_with(tls)
     }
 
     fn caller_with(&self, tls: Option<TlsOptions>) -> Outcome<NodeCaller> {
@@ -115,13 +84,16 @@ impl Endpoints {
     }
 
     /// Creates a builder of a client of the members.
-    pub fn client(&self) -> ClientBuilder {
+    ///
+    /// # Errors
+    /// If flags of TLS do not fit the endpoints.
+    pub fn client(&self) -> Outcome<ClientBuilder> {
         let client =
             self.endpoints.iter().cloned().fold(Client::builder(), ClientBuilder::endpoint);
-        match self.tls.options() {
+        Ok(match self.tls_options()? {
             Some(tls) => client.tls(tls),
             None => client,
-        }
+        })
     }
 }
 
@@ -130,10 +102,7 @@ pub fn client_failure(error: &Error) -> Failure {
     let text = with_causes(error);
     match error {
         Error::Deadline { last: Some(last) } => Failure::failed(text + advice(&last.kind)),
-        Error::TlsWithoutHttps => Failure::usage(
-            "--ca (ESKER_CA) and --client-cert (ESKER_CLIENT_CERT) are for https:// endpoints: give \
-             --endpoint https://...",
-        ),
+        Error::TlsWithoutHttps => Failure::usage(TLS_WITHOUT_HTTPS),
         Error::NoSystemAuthorities(_) => Failure::usage(text + ": --ca"),
         Error::MixedSchemes | Error::InvalidEndpoint(_) | Error::UnusableFile { .. } => {
             Failure::usage(text)
@@ -168,7 +137,7 @@ fn advice(kind: &AttemptErrorKind) -> &'static str {
             TlsError::TlsNode => "; give --endpoint https://..., and --ca",
             _ => "",
         },
-        AttemptErrorKind::Denied(..) => {
+        AttemptErrorKind::Denied { .. } => {
             "; set ESKER_TOKEN_FILE to a file with a token of the nodes' --admin-token-file, or \
              give a --client-cert of an admin"
         }
@@ -250,7 +219,7 @@ async fn known_members(
     Ok(found.ok_or(failures))
 }
 
-/// How much a node knows of the members.
+/// The knowledge that a node has of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// The node has not heard from a leader lately.

@@ -21,7 +21,7 @@ pub enum Status {
     Interrupted = 130,
 }
 
-/// Why a command failed: exit status and message.
+/// The failure of a command: exit status and message.
 #[derive(Debug)]
 pub struct Failure {
     pub(crate) status: Status,
@@ -118,6 +118,37 @@ pub fn report(outcome: Outcome) -> ExitCode {
 
 /// Writes one line to standard error. Errors are ignored: standard error may be closed.
 pub fn complain(message: &str) {
-    let line = message.replace('\n', " ");
-    let _ = writeln!(io::stderr().lock(), "esker: {line}");
+    let _ = writeln!(io::stderr().lock(), "esker: {}", one_line(message));
+}
+
+/// Writes advice to standard error, beside what a command prints. Errors are ignored.
+pub fn advise(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Returns a message on one line. Control characters are escaped, since a message may have text of
+/// other hosts, or names of files, which must not control the terminal.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '\n' => line.push(' '),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Text from the network reached the terminal as it was.
+    #[test]
+    fn message_controls_no_terminal() {
+        let message = "10.0.0.1:80: \u{1b}[2J\u{9b}31m\rno\u{7}\nroom \u{fc}ber \"C:\\\"";
+        let line = r#"10.0.0.1:80: \u{1b}[2J\u{9b}31m\rno\u{7} room über "C:\""#;
+        assert_eq!(one_line(message), line);
+    }
 }

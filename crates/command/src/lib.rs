@@ -22,6 +22,8 @@ mod stdout_at_start;
 #[cfg(feature = "service")]
 pub mod task_runtime;
 #[cfg(feature = "service")]
+pub mod tls_flags;
+#[cfg(feature = "service")]
 pub mod token_file;
 mod variables;
 

@@ -1,18 +1,13 @@
 //! The file with the token for changes of a cluster.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_client::NodeCaller;
-use rustix::process::geteuid;
+use esker_server::read_secret_file;
 
 use crate::exit::{Failure, Outcome};
-
-/// The longest file.
-const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The token of a command that changes a cluster.
 #[derive(Debug, Args)]
@@ -30,30 +25,18 @@ impl TokenFile {
     /// If the file cannot be read, others may read it, or its first line is no token.
     pub fn apply(&self, caller: NodeCaller) -> Outcome<NodeCaller> {
         let Some(path) = &self.file else { return Ok(caller) };
-        let token = read_token(path).map_err(|why| wrong(path, why))?;
-        caller.token(&token).map_err(|error| wrong(path, error))
+        let token = read_token(path).map_err(|why| unusable(path, why))?;
+        caller.token(&token).map_err(|error| unusable(path, error))
     }
 }
 
-fn wrong(path: &Path, why: impl std::fmt::Display) -> Failure {
+fn unusable(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::usage(format!("--token-file {} (ESKER_TOKEN_FILE): {why}", path.display()))
 }
 
 /// Reads the first line that is not empty.
 fn read_token(path: &Path) -> io::Result<String> {
-    let (file, mut text) = (File::open(path)?, String::new());
-    let found = file.metadata()?;
-    // A secret that is mounted for the group of a container belongs to root.
-    let refused = if found.uid() == 0 && !geteuid().is_root() { 0o037 } else { 0o077 };
-    if found.mode() & refused != 0 {
-        let mode = found.mode() & 0o777;
-        let why = format!("others may read it (mode {mode:04o}): run chmod 600");
-        return Err(io::Error::other(why));
-    }
-    file.take(TOKEN_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > TOKEN_FILE_BYTES_MAX {
-        return Err(io::Error::other("it has more than 64 KiB"));
-    }
+    let text = read_secret_file(path)?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.next().map(ToOwned::to_owned).ok_or_else(|| io::Error::other("it is empty"))
 }

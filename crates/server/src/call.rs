@@ -1,7 +1,5 @@
 //! Calls of members over HTTP.
 
-use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
@@ -18,8 +16,10 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::error::CallError;
+use crate::leader_search::LeaderSearch;
 use crate::security::Caller;
-use crate::tls::HttpVersion;
+use crate::tls::{HttpVersion, TLS_PORT_TEXT};
 
 /// The longest name of a host, with a colon and a port.
 const ADDRESS_BYTES_MAX: usize = 253 + 6;
@@ -31,8 +31,12 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);
 /// The time that one member has to answer before another is asked beside it.
 const NEXT_MEMBER_DELAY: Duration = Duration::from_secs(1);
-/// The path that every process answers.
+/// The path that every process answers, and its answer.
 const PROBE_PATH: &str = "/up";
+pub(crate) const PROBE_ANSWER: &str = "ok";
+
+/// The most characters of an answer that are kept as the reason of an error.
+const REFUSAL_CHARS_MAX: usize = 1000;
 
 const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
 
@@ -74,30 +78,25 @@ impl Answer {
         String::from_utf8_lossy(&self.body).trim().to_owned()
     }
 
+    /// Whether a node answered that speaks TLS alone, and was asked without it.
+    pub(crate) fn is_of_tls_port(&self) -> bool {
+        self.status == StatusCode::BAD_REQUEST && self.body.starts_with(TLS_PORT_TEXT.as_bytes())
+    }
+
+    /// Returns the reason why this is not the answer that was asked for.
+    fn refusal(&self) -> String {
+        if self.is_of_tls_port() {
+            return NO_CERTIFICATES.into();
+        }
+        let text: String = self.text().chars().take(REFUSAL_CHARS_MAX).collect();
+        format!("{}: {text}", self.status)
+    }
+
     /// Returns the address of the leader, if a node answered that does not lead.
     pub fn leader(&self) -> Option<&str> {
         self.headers.get(LEADER_HEADER)?.to_str().ok()
     }
 }
-
-/// The error of a call without an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallError {
-    /// The host and port of the member; empty if no member is known.
-    pub address: String,
-    /// The reason.
-    pub why: String,
-    /// Whether the member may have executed the request, or may still execute it.
-    pub may_still_happen: bool,
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.address, self.why)
-    }
-}
-
-impl std::error::Error for CallError {}
 
 /// Asks the member at this address, host and port, over a connection of its own. A request with a
 /// body, which is JSON, is a POST.
@@ -140,6 +139,10 @@ fn no_answer(address: String, timeout: Duration) -> CallError {
     CallError { address, why: format!("no answer within {timeout:?}"), may_still_happen: true }
 }
 
+/// The reason of a member that speaks TLS alone.
+pub(crate) const NO_CERTIFICATES: &str = "this port speaks TLS, and this node has no certificates for \
+                                          it: give --peer-ca, --peer-cert and --peer-key, as \
+                                          `esker cluster certs` makes them";
 /// The reason of a connection that speaks no HTTP.
 const NOT_HTTP: &str = "the connection ended without an answer; is it the address for clients of an \
                        Esker node?";
@@ -213,7 +216,7 @@ pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
                 Ok(answer) if answer.status == StatusCode::OK => {
                     serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
                 }
-                Ok(answer) => Err(format!("{}: {}", answer.status, answer.text())),
+                Ok(answer) => Err(answer.refusal()),
                 Err(CallError { why, .. }) => Err(why),
             };
             (address, answer)
@@ -223,26 +226,19 @@ pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
 }
 
 /// Asks the leader, which any of these members names, until one answers as leader. A member that
-/// cannot be reached, or knows no leader, is asked again.
+/// cannot be reached, or knows no leader, is asked again. One that denies the request is not: other
+/// members may have other options.
 ///
 /// The request is sent to one member at a time, and never again after one may have executed it: a
-/// change is made once. So a member is asked whether it answers before it gets the request. While
-/// one does not, the next is tried beside it: a process that is stopped still accepts connections.
+/// change is made once. It is sent only where a member has just answered [`PROBE_PATH`], and so is
+/// a token. While one does not answer, the next is tried beside it: a process that is stopped still
+/// accepts connections.
 ///
 /// # Errors
-/// [`CallError`] of a member that got the request and may still execute it, at once. After
-/// `timeout`, the last refusal of a member; or the reason why none could be reached.
-pub async fn ask_leader(
-    members: &[String],
-    path: &str,
-    body: Option<&[u8]>,
-    timeout: Duration,
-) -> Result<Answer, CallError> {
-    ask_leader_as(&Caller::default(), members, path, body, timeout).await
-}
-
-/// Asks the leader as [`ask_leader`] does, over connections of this caller.
-pub(crate) async fn ask_leader_as(
+/// [`CallError`] of a member that got the request and may still execute it, at once; and the last
+/// denial, once all members or the leader deny the request. After `timeout`, the last refusal of a
+/// member; or the reason why none could be reached.
+pub(crate) async fn ask_leader(
     caller: &Caller,
     members: &[String],
     path: &str,
@@ -250,26 +246,13 @@ pub(crate) async fn ask_leader_as(
     timeout: Duration,
 ) -> Result<Answer, CallError> {
     let deadline = Instant::now() + timeout;
-    let mut delay = RETRY_DELAY;
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let (mut search, mut delay) = (LeaderSearch::new(members), RETRY_DELAY);
     let mut probes = FuturesUnordered::new();
-    // The addresses of `probes`.
-    let mut waiting = BTreeSet::new();
-    let mut leader: Option<String> = None;
-    // A refusal says more than that a member cannot be reached.
-    let (mut refusal, mut failure) = (None, None);
-    let mut turn = 0;
     loop {
-        let mut others =
-            members.iter().cycle().skip(turn % members.len().max(1)).take(members.len());
-        turn += 1;
-        debug_assert_eq!(probes.len(), waiting.len(), "each probe waits for one address");
-        let next =
-            leader.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
-        if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            probes.push(async move {
-                (ask_as(caller, &address, PROBE_PATH, None, left).await, address)
-            });
+        if let Some(address) = search.begin_probe() {
+            let left = left();
+            probes.push(async move { (probe(caller, &address, left).await, address) });
         }
         let Ok(probed) = tokio::time::timeout(NEXT_MEMBER_DELAY, probes.next()).await else {
             continue;
@@ -278,32 +261,28 @@ pub(crate) async fn ask_leader_as(
             let (address, why) = (String::new(), "no member is known".into());
             return Err(CallError { address, why, may_still_happen: false });
         };
-        waiting.remove(&address);
-        let left = deadline.saturating_duration_since(Instant::now());
+        search.end_probe(&address);
         let outcome = match probed {
-            Ok(_) if left.is_zero() => {
-                let error = no_answer(address, timeout);
+            Ok(()) if left().is_zero() => {
+                let error = no_answer(address.clone(), timeout);
                 Outcome::Unreached(CallError { may_still_happen: false, ..error })
             }
-            Ok(_) => send(caller, &address, path, body, left).await?,
-            Err(error) => Outcome::Unreached(CallError { may_still_happen: false, ..error }),
+            Ok(()) => send(caller, &address, path, body, left()).await?,
+            Err(error) => Outcome::Unreached(error),
         };
         match outcome {
             Outcome::Answered(answer) => return Ok(answer),
-            Outcome::Refused(error) => refusal = Some(error),
-            Outcome::Unreached(error) => failure = Some(error),
-            Outcome::NotLeader(error, named) => {
-                failure = Some(error);
-                if waiting.contains(&named) {
-                    let error = no_answer(named, timeout);
-                    failure = Some(CallError { may_still_happen: false, ..error });
-                } else {
-                    leader = Some(named);
-                }
+            Outcome::Refused(error) => search.record_refusal(error),
+            Outcome::Unreached(error) => search.record_failure(error),
+            Outcome::Denied(error) => search.record_denial(address, error)?,
+            Outcome::NotLeader(_, named) if search.is_probed(&named) => {
+                let error = no_answer(named, timeout);
+                search.record_failure(CallError { may_still_happen: false, ..error });
             }
+            Outcome::NotLeader(error, named) => search.follow(error, named)?,
         }
         if Instant::now() + delay >= deadline
-            && let Some(error) = refusal.take().or_else(|| failure.take())
+            && let Some(error) = search.take_error()
         {
             return Err(error);
         }
@@ -312,11 +291,27 @@ pub(crate) async fn ask_leader_as(
     }
 }
 
+/// Checks that a member answers at this address.
+async fn probe(caller: &Caller, address: &str, timeout: Duration) -> Result<(), CallError> {
+    let answer = ask_as(caller, address, PROBE_PATH, None, timeout).await;
+    let answer = answer.map_err(|error| CallError { may_still_happen: false, ..error })?;
+    match answer.status == StatusCode::OK && answer.text() == PROBE_ANSWER {
+        true => Ok(()),
+        false => Err(CallError {
+            address: address.to_owned(),
+            why: answer.refusal(),
+            may_still_happen: false,
+        }),
+    }
+}
+
 /// The outcome of a request that one member got, or did not get.
 enum Outcome {
     Answered(Answer),
     /// The member did nothing. The same request may succeed later.
     Refused(CallError),
+    /// The member did nothing, and never will for this node.
+    Denied(CallError),
     /// The member did nothing, and names the leader.
     NotLeader(CallError, String),
     /// The member did not get the request.
@@ -346,11 +341,11 @@ async fn send(
             Some(leader) => Ok(Outcome::NotLeader(error(answer.text(), false), leader.to_owned())),
             None => Ok(Outcome::Answered(answer)),
         },
-        // 401 and 403: this member has other options than the leader may have.
-        status @ (StatusCode::SERVICE_UNAVAILABLE
-        | StatusCode::UNAUTHORIZED
-        | StatusCode::FORBIDDEN) => {
+        status @ StatusCode::SERVICE_UNAVAILABLE => {
             Ok(Outcome::Refused(error(format!("{status}: {}", answer.text()), false)))
+        }
+        status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+            Ok(Outcome::Denied(error(format!("{status}: {}", answer.text()), false)))
         }
         // Others do not say that nothing was done.
         status if status.is_server_error() => {
@@ -371,7 +366,9 @@ mod tests {
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::{ask, ask_leader, is_address};
+    use super::{NO_CERTIFICATES, ask, ask_leader, is_address};
+    use crate::error::CallError;
+    use crate::security::Caller;
 
     /// The end of the connection may arrive with the answer.
     #[tokio::test]
@@ -409,7 +406,7 @@ mod tests {
                 let mut head = [0; 1024];
                 let read = stream.read(&mut head).await.unwrap();
                 let answer = match head[..read].starts_with(b"GET /up ") {
-                    true => Some(&"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+                    true => Some(&DONE),
                     false => answers.get(counted.fetch_add(1, SeqCst)),
                 };
                 match answer {
@@ -431,15 +428,23 @@ mod tests {
     const NOTHING_DONE: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\nno";
     const UNKNOWN: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 5\r\n\r\nmaybe";
 
+    const DENIED: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno";
+    /// The longest that a test waits for an answer that comes.
+    const TEST_TIMEOUT: Duration = Duration::from_secs(120);
+
+    /// Asks for a change, and returns the body of the answer.
+    async fn change(members: &[String], timeout: Duration) -> Result<String, CallError> {
+        let (caller, path) = (Caller::default(), "/cluster/transfer");
+        let answer = ask_leader(&caller, members, path, Some(b"{}"), timeout).await;
+        answer.map(|answer| answer.text())
+    }
+
     /// A process that is stopped accepts connections, and does not answer.
     #[tokio::test]
     async fn while_a_member_does_not_answer_the_next_is_asked() {
         let ((stopped, first), (leader, second)) = (listen().await, listen().await);
         member(leader, &[DONE]);
-        let members = [first, second];
-        let patience = Duration::from_secs(60);
-        let answer = ask_leader(&members, "/cluster/transfer", Some(b"{}"), patience).await;
-        assert_eq!(&*answer.unwrap().body, b"ok");
+        assert_eq!(change(&[first, second], TEST_TIMEOUT).await.unwrap(), "ok");
         // It has nothing to do when it continues.
         let (mut probe, _) = stopped.accept().await.unwrap();
         let mut head = [0; 1024];
@@ -452,8 +457,7 @@ mod tests {
     async fn a_refusal_does_not_hide_a_later_request_without_an_answer() {
         let (leader, address) = listen().await;
         let requests = member(leader, &[NOTHING_DONE]);
-        let patience = Duration::from_secs(2);
-        let error = ask_leader(&[address], "/cluster/remove", Some(b"{}"), patience).await;
+        let error = change(&[address], Duration::from_secs(2)).await;
         assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
         assert_eq!(requests.load(SeqCst), 2);
     }
@@ -464,16 +468,63 @@ mod tests {
     async fn a_request_that_may_have_been_executed_is_not_sent_again() {
         let (leader, address) = listen().await;
         let requests = member(leader, &[NOTHING_DONE, UNKNOWN, DONE]);
-        let patience = Duration::from_secs(60);
-        let error = ask_leader(&[address], "/cluster/transfer", Some(b"{}"), patience).await;
+        let error = change(&[address], TEST_TIMEOUT).await;
         assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
         assert_eq!(requests.load(SeqCst), 2, "the refusal and the unknown outcome");
         // Closed without an answer, as by a leader that crashes.
         let (leader, address) = listen().await;
         let requests = member(leader, &["", DONE]);
-        let error = ask_leader(&[address], "/cluster/transfer", Some(b"{}"), patience).await;
+        let error = change(&[address], TEST_TIMEOUT).await;
         assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
         assert_eq!(requests.load(SeqCst), 1);
+    }
+
+    /// A member that denied a change was asked for it again and again.
+    #[tokio::test]
+    async fn each_member_denies_a_request_once() {
+        let ((one, first), (two, second)) = (listen().await, listen().await);
+        let (at_first, at_second) = (member(one, &[DENIED; 9]), member(two, &[DENIED; 9]));
+        let members = [first.clone(), second.clone()];
+        let error = change(&members, TEST_TIMEOUT).await.unwrap_err();
+        assert_eq!(error.address, second, "the last denial");
+        assert!(error.why.contains("401") && !error.may_still_happen, "{error}");
+        assert_eq!([&at_first, &at_second].map(|asked| asked.load(SeqCst)), [1, 1]);
+        let (leader, third) = listen().await;
+        member(leader, &[DONE]);
+        assert_eq!(change(&[first, second, third], TEST_TIMEOUT).await.unwrap(), "ok");
+        assert_eq!([at_first, at_second].map(|asked| asked.load(SeqCst)), [2, 2]);
+    }
+
+    /// A change, and the token with it, was sent wherever anything was answered.
+    #[tokio::test]
+    async fn only_a_member_that_answers_gets_a_change() {
+        for (up, why) in [
+            (
+                "HTTP/1.1 400 Bad Request\r\ncontent-length: 20\r\n\r\nthis port speaks TLS",
+                NO_CERTIFICATES,
+            ),
+            ("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\nno", "503"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n<html>", "200 OK: <html>"),
+        ] {
+            let ((stranger, first), (leader, second)) = (listen().await, listen().await);
+            let changes = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&changes);
+            tokio::spawn(async move {
+                loop {
+                    let (mut stream, _) = stranger.accept().await.unwrap();
+                    let mut head = [0; 1024];
+                    let read = stream.read(&mut head).await.unwrap();
+                    counted.fetch_add(usize::from(head[..read].starts_with(b"POST ")), SeqCst);
+                    stream.write_all(up.as_bytes()).await.unwrap();
+                }
+            });
+            let error =
+                change(std::slice::from_ref(&first), Duration::from_secs(2)).await.unwrap_err();
+            assert!(error.why.contains(why) && !error.may_still_happen, "{error}");
+            member(leader, &[DONE]);
+            assert_eq!(change(&[first, second], TEST_TIMEOUT).await.unwrap(), "ok");
+            assert_eq!(changes.load(SeqCst), 0);
+        }
     }
 
     #[test]

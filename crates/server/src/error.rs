@@ -1,4 +1,4 @@
-//! The error of a node that does not start, or that has stopped.
+//! The errors of a node that does not start or has stopped, and of its calls.
 
 use std::fmt;
 use std::io;
@@ -123,3 +123,22 @@ impl From<esker_consensus::Error> for ServerError {
         Self::Log(error)
     }
 }
+
+/// The error of a call without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError {
+    /// The host and port of the member; empty if no member is known.
+    pub address: String,
+    /// The reason.
+    pub why: String,
+    /// Whether the member may have executed the request, or may still execute it.
+    pub may_still_happen: bool,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.why)
+    }
+}
+
+impl std::error::Error for CallError {}

@@ -9,7 +9,7 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::call::{MEMBER_CALL_TIMEOUT, ask_as, ask_leader_as};
+use crate::call::{MEMBER_CALL_TIMEOUT, NO_CERTIFICATES, ask_as, ask_leader};
 use crate::error::{BrokenInvariant, ServerError};
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
@@ -81,7 +81,7 @@ pub(crate) async fn admit_at(
     let deadline = Instant::now() + CHANGE_TIMEOUT;
     let answer = loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        match ask_leader_as(caller, members, "/cluster/admit", Some(&body), left).await {
+        match ask_leader(caller, members, "/cluster/admit", Some(&body), left).await {
             Ok(answer) => break answer,
             // It changes nothing: it may be asked twice.
             Err(error) if error.may_still_happen && left > CHECK_INTERVAL => {
@@ -116,6 +116,14 @@ async fn fetch_members(caller: &Caller, member: &str) -> Result<Members, String>
     let (deadline, mut is_reported) = (Instant::now() + FIRST_ANSWER_TIMEOUT, false);
     let answer = loop {
         let why = match ask_as(caller, member, "/members", None, MEMBER_CALL_TIMEOUT).await {
+            Ok(answer) if answer.is_of_tls_port() => {
+                let why = format!("{member}: {NO_CERTIFICATES}");
+                // With certificates, a handshake has failed before, and another one may not.
+                if !caller.has_certificates() {
+                    return Err(why);
+                }
+                why
+            }
             Ok(answer) => break answer,
             Err(error) => error.to_string(),
         };
@@ -209,8 +217,7 @@ async fn request_add(
     };
     let body = encode(&body)?;
     let timeout = CHANGE_TIMEOUT + MEMBER_CALL_TIMEOUT;
-    let answer =
-        ask_leader_as(state.caller(), addresses, "/cluster/add", Some(&body), timeout).await;
+    let answer = ask_leader(state.caller(), addresses, "/cluster/add", Some(&body), timeout).await;
     let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
     match answer.status {
         StatusCode::OK => Ok(()),

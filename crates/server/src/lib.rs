@@ -55,7 +55,8 @@
 //! | `http` | the HTTP interface |
 //! | `reload` | files that are read again when they change |
 //! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
-//! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
+//! | `call`, `leader_search` | calls of members, and of their leader |
+//! | `forward`, `protocol` | forwarded requests, and the JSON of members |
 
 mod call;
 mod certificate;
@@ -72,6 +73,7 @@ mod http;
 mod identity;
 mod idle;
 mod join;
+mod leader_search;
 mod lease_reads;
 mod log_limiter;
 mod loopback;
@@ -88,9 +90,9 @@ mod tls;
 mod tls_refusals;
 
 pub use bytes::Bytes;
-pub use call::{Answer, CallError, ask, ask_leader, is_address};
+pub use call::{Answer, ask, is_address};
 pub use cluster_certificates::{make_certificates, renew_certificates};
-pub use error::ServerError;
+pub use error::{CallError, ServerError};
 pub use esker_raft::connect;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
@@ -100,4 +102,5 @@ pub use protocol::{
     AddNodeRequest, ClockStatus, FollowClockRequest, FollowClockResponse, MemberInfo, Members,
     NodeStatus, RemoveNodeRequest, TransferRequest, TransferResponse,
 };
+pub use security::read_secret_file;
 pub use server::Server;

@@ -30,7 +30,7 @@ pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
 
 async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThread) -> Outcome {
     let failed = |error: esker_client::Error| client_failure(&error);
-    let builder = arguments.client().timeout(arguments.timeout).queue(callers as usize);
+    let builder = arguments.client()?.timeout(arguments.timeout).queue(callers as usize);
     let client = builder.build().map_err(failed)?;
     client.timestamps(arguments.n).await.map_err(failed)?;
     resources::reset_peak();
@@ -62,7 +62,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     let mut figure = Figure::new("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
-    figure.params = json!({ "callers": callers, "n": arguments.n });
+    figure.params = json!({ "callers": callers, "n": arguments.n, "tls": arguments.uses_tls() });
     let per_s = ops as f64 * f64::from(arguments.n) / time.as_secs_f64().max(1e-9);
     let requests = stats.requests - before.requests;
     figure.used = used;

@@ -1,5 +1,6 @@
 //! An HTTP/3 connection, with many requests at a time.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use crate::timestamp::tally::{ANSWER_BYTES_MAX, AnswerHead};
@@ -26,7 +27,7 @@ const KEEP_ALIVE: Duration = Duration::from_millis(200);
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The servers that are trusted.
+/// The servers that are trusted, and the certificate that they are shown.
 #[derive(Debug, Clone)]
 pub struct Trust {
     config: quinn::ClientConfig,
@@ -34,19 +35,30 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Trusts the servers with a certificate of this file; without a file, all of this machine.
-    pub fn new(file: Option<&Path>) -> Outcome<Self> {
+    /// Trusts the servers with a certificate of the file `ca`; without a file, all of this machine.
+    /// Shows them the certificate, whose key follows it.
+    pub fn new(ca: Option<&Path>, certificate: Option<(&Path, &Path)>) -> Outcome<Self> {
         let provider = Arc::new(ring::default_provider());
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("no HTTP/3: {error}"));
         let tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| failed(&error))?;
-        let mut tls = match file {
-            Some(file) => tls.with_root_certificates(roots(file)?).with_no_client_auth(),
+        let tls = match ca {
+            Some(ca) => tls.with_root_certificates(roots(ca)?),
             None => {
                 let any = Arc::new(AnyOfLoopback(provider));
-                tls.dangerous().with_custom_certificate_verifier(any).with_no_client_auth()
+                tls.dangerous().with_custom_certificate_verifier(any)
             }
+        };
+        let mut tls = match certificate {
+            Some((path, key_path)) => {
+                let chain = certificates("--client-cert", path)?;
+                let unusable = |error| wrong("--client-key", key_path, &error);
+                let key = PrivateKeyDer::from_pem_file(key_path).map_err(unusable)?;
+                let shown = tls.with_client_auth_cert(chain, key);
+                shown.map_err(|error| wrong("--client-cert", path, &error))?
+            }
+            None => tls.with_no_client_auth(),
         };
         tls.alpn_protocols = vec![b"h3".to_vec()];
         let quic = QuicClientConfig::try_from(tls).map_err(|error| failed(&error))?;
@@ -55,22 +67,30 @@ impl Trust {
         let idle = quinn::IdleTimeout::try_from(IDLE_TIMEOUT).map_err(|error| failed(&error))?;
         transport.keep_alive_interval(Some(KEEP_ALIVE)).max_idle_timeout(Some(idle));
         config.transport_config(Arc::new(transport));
-        Ok(Self { config, is_any: file.is_none() })
+        Ok(Self { config, is_any: ca.is_none() })
+    }
+}
+
+fn wrong(flag: &str, file: &Path, why: &dyn Display) -> Failure {
+    Failure::usage(format!("{flag} {}: {why}", file.display()))
+}
+
+fn certificates(flag: &str, file: &Path) -> Outcome<Vec<CertificateDer<'static>>> {
+    let parsed =
+        CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let parsed = parsed.map_err(|error| wrong(flag, file, &error))?;
+    match parsed.is_empty() {
+        true => Err(wrong(flag, file, &"it has no certificate")),
+        false => Ok(parsed),
     }
 }
 
 fn roots(file: &Path) -> Outcome<RootCertStore> {
-    let wrong = |why: String| Failure::usage(format!("--ca {}: {why}", file.display()));
-    let text = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
-        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    for certificate in certificates("--ca", file)? {
+        roots.add(certificate).map_err(|error| wrong("--ca", file, &error))?;
     }
-    match roots.is_empty() {
-        true => Err(wrong("it has no certificate".into())),
-        false => Ok(roots),
-    }
+    Ok(roots)
 }
 
 /// Takes any certificate. Used for loopback alone.
@@ -179,7 +199,7 @@ mod tests {
     async fn a_server_that_is_silent_is_given_up() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap().to_string();
-        let trust = Trust::new(None).unwrap();
+        let trust = Trust::new(None, None).unwrap();
         let opened = Connection::open(&trust, &address, "/timestamp");
         assert!(tokio::time::timeout(IDLE_TIMEOUT * 10, opened).await.unwrap().is_err());
     }

@@ -92,7 +92,7 @@ impl Drop for Server {
     }
 }
 
-/// Requests a second that the floor answers under the same load.
+/// Requests a second that the floor answers under the same load. It has no TLS but that of HTTP/3.
 pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> {
     let program =
         std::env::current_exe().map_err(|error| Failure::from_io("find esker-bench", &error))?;
@@ -114,7 +114,7 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
     }
     let address = format!("127.0.0.1:{}", port.trim());
     let server = NodeCaller::new([&address], None).map_err(|error| client_failure(&error))?;
-    let dialer = Dialer::new(arguments.protocol, None)?;
+    let dialer = Dialer::new(arguments.protocol, None, None)?;
     let load = Load::new(arguments, dialer, server, address);
     let (tally, time) = load.run(time).await?;
     Ok(tally.latencies.count() as f64 / time.as_secs_f64().max(1e-9))

@@ -142,7 +142,9 @@ impl Load {
             Err(_) => "it does not answer".into(),
         };
         let advice = match self.protocol {
-            Protocol::H3 => "; does it run with --http3=off, and does its certificate need --ca?",
+            Protocol::H3 => {
+                "; does it run with --http3=off, and does it need --ca or --client-cert?"
+            }
             _ => "",
         };
         let protocol = self.protocol.name();

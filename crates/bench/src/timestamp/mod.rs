@@ -17,7 +17,7 @@ mod timestamp_arguments;
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::measure::figure::{Figure, Shape};
 use crate::measure::resources::{self, Snapshot};
@@ -29,6 +29,9 @@ pub use timestamp_arguments::TsBenchArguments;
 
 use load::{Load, find_leader};
 use multiplexed::Dialer;
+
+/// The longest time for which the floor is measured, before the run and after it.
+const FLOOR_SECONDS_MAX: f64 = 2.0;
 
 /// Runs `esker-bench ts`.
 pub fn run(arguments: &TsBenchArguments) -> Outcome {
@@ -49,37 +52,33 @@ pub fn run(arguments: &TsBenchArguments) -> Outcome {
 async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let members = arguments.caller()?;
     let leader = find_leader(&members, arguments.timeout).await?;
-    let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
-    let dialer = || Dialer::new(arguments.protocol, arguments.ca());
+    let (ca, certificate) =
+        (arguments.tls_flags().ca(), arguments.tls_flags().client_certificate()?);
+    let dialer = || Dialer::new(arguments.protocol, ca, certificate);
     let load = Load::new(arguments, dialer()?, members.clone(), leader.clone());
     load.probe(arguments.timeout).await?;
-    let before = http_floor::rate(arguments, floor_part).await?;
+    let before = floor(arguments).await?;
     resources::reset_peak();
     let load = Load::new(arguments, dialer()?, members, leader);
     let snapshot = Snapshot::now();
     let (tally, time) = load.run(Duration::from_secs_f64(arguments.seconds)).await?;
     let mut used = snapshot.used();
     used.resident = resources::peak();
-    let after = http_floor::rate(arguments, floor_part).await?;
-    let http_rps = f64::midpoint(before, after);
+    let after = floor(arguments).await?;
+    let http_rps = before.zip(after).map(|(before, after)| f64::midpoint(before, after));
     let ops = tally.latencies.count();
     let bytes = ops * arguments.body_len() as u64;
     let mut figure = Figure::new("oracle/timestamp", ops, bytes, time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
-    figure.params = json!({
-        "protocol": arguments.protocol.name(),
-        "connections": arguments.connections,
-        "streams": arguments.streams(),
-        "n": arguments.n,
-        "format": if arguments.is_range() { "range" } else { "list" },
-        "rate": arguments.rate,
-    });
+    figure.params = params(arguments);
     let rate = ops as f64 / time.as_secs_f64().max(1e-9);
     figure.used = used;
-    figure.floor.http_rps = Some(http_rps.round());
     figure.more.insert("timestamps_per_s".into(), json!((rate * f64::from(arguments.n)).round()));
-    figure.more.insert("ratio_to_http".into(), json!((rate / http_rps * 1e3).round() / 1e3));
+    if let Some(http_rps) = http_rps {
+        figure.floor.http_rps = Some(http_rps.round());
+        figure.more.insert("ratio_to_http".into(), json!((rate / http_rps * 1e3).round() / 1e3));
+    }
     figure.more.insert("failed".into(), json!(tally.failed));
     figure.more.insert("unrecorded".into(), json!(checked.unrecorded));
     figure.latencies = tally.latencies;
@@ -91,18 +90,43 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
         return figure.print(true, Shape::Rate).and(outcome).and(checked.outcome());
     }
     print(&format!(
-        "{ops} requests in {:.2} s: {rate:.0}/s, {:.0} timestamps/s; p50 {} us, p99 {} us, max {} us\n\
-         the same server without a cluster: {http_rps:.0}/s; ratio {:.2}\n",
+        "{ops} requests in {:.2} s: {rate:.0}/s, {:.0} timestamps/s; p50 {} us, p99 {} us, max {} us\n",
         time.as_secs_f64(),
         rate * f64::from(arguments.n),
         figure.latencies.quantile_us(0.5),
         figure.latencies.quantile_us(0.99),
         figure.latencies.max_us(),
-        rate / http_rps,
     ))?;
+    if let Some(http_rps) = http_rps {
+        print(&format!(
+            "the same server without a cluster: {http_rps:.0}/s; ratio {:.2}\n",
+            rate / http_rps
+        ))?;
+    }
     for (class, count) in &tally.failed {
         print(&format!("{count} failed: {class}\n"))?;
     }
     print(&checked.text())?;
     outcome.and(checked.outcome())
+}
+
+/// Requests a second of the floor, if it is comparable.
+async fn floor(arguments: &TsBenchArguments) -> Outcome<Option<f64>> {
+    let time = Duration::from_secs_f64(arguments.seconds.min(FLOOR_SECONDS_MAX));
+    match arguments.has_floor() {
+        true => http_floor::rate(arguments, time).await.map(Some),
+        false => Ok(None),
+    }
+}
+
+fn params(arguments: &TsBenchArguments) -> Value {
+    json!({
+        "protocol": arguments.protocol.name(),
+        "tls": arguments.uses_tls(),
+        "connections": arguments.connections,
+        "streams": arguments.streams(),
+        "n": arguments.n,
+        "format": if arguments.is_range() { "range" } else { "list" },
+        "rate": arguments.rate,
+    })
 }

@@ -24,9 +24,15 @@ impl Dialer {
         Self { trust: None }
     }
 
-    pub fn new(protocol: Protocol, ca: Option<&Path>) -> Outcome<Self> {
+    /// Creates a dialer for this protocol. HTTP/3 trusts the authority `ca`, and shows the
+    /// certificate, whose key follows it.
+    pub fn new(
+        protocol: Protocol,
+        ca: Option<&Path>,
+        certificate: Option<(&Path, &Path)>,
+    ) -> Outcome<Self> {
         match protocol {
-            Protocol::H3 => Ok(Self { trust: Some(http3::Trust::new(ca)?) }),
+            Protocol::H3 => Ok(Self { trust: Some(http3::Trust::new(ca, certificate)?) }),
             _ => Ok(Self::http2()),
         }
     }

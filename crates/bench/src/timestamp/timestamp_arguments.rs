@@ -1,6 +1,6 @@
 //! The flags of `esker-bench ts`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use esker_client::{ClientBuilder, NodeCaller};
 use esker_command::endpoints::Endpoints;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::quantity::{seconds, timeout};
+use esker_command::tls_flags::TlsFlags;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -138,7 +139,8 @@ impl TsBenchArguments {
         if self.protocol == Protocol::H1 { 1 } else { self.streams }
     }
 
-    /// The caller of the members. Over HTTP/3, `--ca` is for the connections of the load, too.
+    /// The caller of the members. Over HTTP/3, the flags of TLS are for the connections of the load,
+    /// too.
     pub fn caller(&self) -> Outcome<NodeCaller> {
         match self.protocol {
             Protocol::H3 => self.endpoints.caller_beside_http3(),
@@ -147,13 +149,23 @@ impl TsBenchArguments {
     }
 
     /// The builder of a client of the members.
-    pub fn client(&self) -> ClientBuilder {
+    pub fn client(&self) -> Outcome<ClientBuilder> {
         self.endpoints.client()
     }
 
-    /// The authority that HTTP/3 trusts. Without one it accepts any certificate on loopback.
-    pub fn ca(&self) -> Option<&Path> {
-        self.endpoints.ca()
+    /// The flags of TLS, for HTTP/3. Without an authority it accepts any certificate on loopback.
+    pub fn tls_flags(&self) -> &TlsFlags {
+        self.endpoints.tls_flags()
+    }
+
+    /// Whether the connections of the load use TLS.
+    pub fn uses_tls(&self) -> bool {
+        self.protocol == Protocol::H3 || self.endpoints.is_https()
+    }
+
+    /// Whether the floor is the same stack: it is HTTP without TLS, and HTTP/3.
+    pub fn has_floor(&self) -> bool {
+        self.protocol == Protocol::H3 || !self.endpoints.is_https()
     }
 
     pub fn is_range(&self) -> bool {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use esker_command::exit::{Failure, Outcome};
+use esker_command::exit::{Failure, Outcome, advise};
 use esker_command::output::{print, print_json};
 use esker_server::{ServerError, make_certificates, renew_certificates};
 
@@ -25,7 +25,7 @@ Examples:
 
 Keep ./certs/ca-key.pem off the nodes: with it, anyone can make a node.";
 
-const FLAGS: &str = "\
+const ADVICE: &str = "\
 In each: --peer-ca ca.pem --peer-cert cert.pem --peer-key key.pem for other nodes,
 --cert server.pem --key server-key.pem for clients, who trust ca.pem. For changes of
 the cluster over TLS with --client-ca ca.pem: admin.pem and admin-key.pem.
@@ -96,5 +96,6 @@ pub fn run(arguments: &CertsArguments) -> Outcome {
         return print_json(&json!({ "nodes": folders }));
     }
     folders.iter().try_for_each(|folder| print(&format!("{}\n", folder.display())))?;
-    print(FLAGS)
+    advise(ADVICE);
+    Ok(())
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::clocks;
 use esker_command::endpoints::{Endpoints, call_failure, members};
 use esker_command::exit::{Failure, Outcome, complain};
-use esker_command::output::print;
+use esker_command::output::{escaped, print};
 use esker_command::quantity::number;
 use esker_command::token_file::TokenFile;
 
@@ -153,14 +153,15 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
         joins: false,
     };
     let there = who_answers(&caller, &wanted.addr).await;
+    let (addr, raft) = (escaped(&wanted.addr), escaped(&wanted.raft));
     if there.as_ref().is_some_and(|there| there.node != node || there.cluster != wanted.cluster) {
-        return Err(Failure::failed(format!("another node answers at {}", wanted.addr)));
+        return Err(Failure::failed(format!("another node answers at {addr}")));
     }
     change(&caller, &members, "/cluster/add", &wanted, CHANGE_TIMEOUT).await?;
     if there.is_none() {
-        complain(&format!("no node answers at {} yet", wanted.addr));
+        complain(&format!("no node answers at {addr} yet"));
     }
-    print(&format!("node {node} is a member at {}, raft {}\n", wanted.addr, wanted.raft))
+    print(&format!("node {node} is a member at {addr}, raft {raft}\n"))
 }
 
 /// The members, and the one of this number. A node that knows no leader may have missed that it was
@@ -238,7 +239,7 @@ async fn change(
     })?;
     match answer.status {
         200..300 => Ok(answer),
-        _ => Err(Failure::failed(answer.text())),
+        _ => Err(Failure::failed(escaped(&answer.text()))),
     }
 }
 

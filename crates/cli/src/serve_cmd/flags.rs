@@ -125,7 +125,7 @@ pub struct ServeArguments {
     /// The key of --cert, PEM
     #[arg(long, env = "ESKER_KEY", value_name = "FILE")]
     key: Option<PathBuf>,
-    /// The authority of clients' certificates, PEM: without one no client is answered over TLS
+    /// The authority of clients' certificates, PEM: over TLS, no client without one is answered
     #[arg(long, env = "ESKER_CLIENT_CA", value_name = "FILE")]
     client_ca: Option<PathBuf>,
     /// Answer clients without TLS, too: while they move to TLS, or in a network that is trusted

@@ -40,7 +40,7 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     task_runtime()?.block_on(async {
         let caller = arguments.endpoints.caller()?;
         let check_one_cluster = check_one_cluster(&caller, arguments.timeout);
-        let client = arguments.endpoints.client().timeout(arguments.timeout);
+        let client = arguments.endpoints.client()?.timeout(arguments.timeout);
         let client = client.build().map_err(|error| client_failure(&error))?;
         if !arguments.watch {
             let (checked, range) = tokio::join!(check_one_cluster, client.timestamps(arguments.n));

@@ -4,10 +4,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::client::{Protocol, get};
 use crate::esker::{command, spawn};
 use crate::nodes::LONG;
 
@@ -59,6 +61,15 @@ pub fn serve(words: &[&str]) -> Command {
 
 /// Ports that the system chooses.
 pub const ANY_PORT: [&str; 4] = ["--listen", "127.0.0.1:0", "--raft-listen", "127.0.0.1:0"];
+
+/// Waits until the node at this address gives timestamps.
+pub async fn until_timestamps(address: &str) {
+    let deadline = Instant::now() + LONG;
+    while get(Protocol::Http1, address, "/timestamp").await.status != 200 {
+        assert!(Instant::now() < deadline, "{address} gives none");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
 
 /// A node that logs JSON.
 pub struct NodeProcess {

@@ -11,6 +11,7 @@ mod http_answer;
 
 mod client_crate;
 mod documented;
+mod hostile_texts;
 mod lines;
 mod local;
 mod nodes;

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::esker::command;
 
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// The ports of a node at its own address: for clients and for the other nodes.
 const PORTS: [u16; 2] = [8080, 9090];

@@ -3,13 +3,15 @@
 
 use std::io::Read;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::client::{Protocol, get, post, send};
 use crate::esker::{program, read_lines, run, spawn};
-use crate::lines::{ANY_PORT, NodeProcess, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve, until_timestamps};
+use crate::nodes::LONG;
 
 /// A line for each request and each batch, and the id of a request in all of its lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -17,7 +19,7 @@ async fn requests_are_logged_at_debug_level() {
     let dir = tempfile::tempdir().unwrap();
     let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir).env("DEBUG", "1"));
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let members: Value =
         serde_json::from_slice(&get(Protocol::Http1, &address, "/members").await.body).unwrap();
     let body = json!({"cluster": members["cluster"], "nodeID": 1}).to_string();
@@ -109,11 +111,14 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
         assert_eq!(first.says("changed the address of a node")["addr"], addr);
     }
     // Until the second one votes.
+    let deadline = Instant::now() + LONG;
     let transferred = loop {
         let seen = post(&address, "/cluster/transfer", &body(2)).await;
         if seen.status == 200 {
             break seen;
         }
+        assert!(Instant::now() < deadline, "{}", seen.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
     };
     let lost = first.says("leadership lost");
     assert_eq!((&lost["node"], &lost["level"]), (&json!(1), &json!("warn")));

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::client::{Protocol, get};
 use crate::esker::{command, run};
-use crate::lines::{ANY_PORT, NodeProcess, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve, until_timestamps};
 
 const PAGE: &str = include_str!("../../../../docs/src/service.md");
 const ALERTS: &str = include_str!("../../../../packaging/prometheus/alerts.yml");
@@ -106,7 +106,7 @@ async fn the_metrics_of_alerts_and_dashboard_are_those_of_a_node() {
     started.arg("--peer-key").arg(own.join("key.pem"));
     let mut node = NodeProcess::start(started.current_dir(&dir));
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let answer = get(Protocol::Http1, &address, "/metrics").await;
     let mut has = metrics(answer.text());
     // Prometheus has that of itself.

@@ -10,9 +10,8 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::{Protocol, get};
 use crate::esker::command;
-use crate::lines::{ANY_PORT, NodeProcess, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve, until_timestamps};
 
 const STARTS: &str = "starts a node with these settings";
 
@@ -42,7 +41,7 @@ async fn the_data_of_a_node_is_its_owners_alone() {
     shell.args(["-c", "umask 0; exec \"$0\" serve \"$@\""]).arg(esker);
     let mut node = NodeProcess::start(shell.args(ANY_PORT).current_dir(&dir));
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     assert!(is_private(&dir.path().join("esker-data")) > 2);
     node.stop();
     assert!(is_private(&dir.path().join("esker-data")) > 2);
@@ -64,7 +63,7 @@ async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
     }
     let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     node.stop();
 }
 
@@ -82,7 +81,7 @@ async fn a_hangup_at_any_moment_has_no_effect_but_a_line() {
     let before = node.seen.iter().filter(|line| is_line(line)).count();
     node.signal(Signal::HUP);
     node.next(is_line);
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let lines = node.stop();
     let hangups = lines.iter().filter(|line| is_line(line));
     assert!(before <= 1 && hangups.clone().count() == 2, "{lines:#?}");
@@ -120,7 +119,7 @@ async fn a_node_that_stops_answers_what_it_has() {
                     content-type: application/json\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
         // The node has it, as all that came before on the connections that it accepted.
-        while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+        until_timestamps(&address).await;
         let begun = Instant::now();
         node.signal(first);
         node.says("stops");

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::client::{Protocol, get};
 use crate::esker::{command, end, program, read_lines, run, signal, spawn, until};
-use crate::lines::{ANY_PORT, NodeProcess, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve, until_timestamps};
 use crate::nodes::Nodes;
 
 fn lines(text: &str) -> Vec<Value> {
@@ -211,7 +211,7 @@ async fn every_failed_request_of_a_benchmark_has_a_class() {
     one_waits.current_dir(&dir).env("TIMESTAMP_REQUEST_BUFFER", "1");
     let mut node = NodeProcess::start(&mut one_waits);
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let bench = |seconds: &str, form: &str| {
         let mut bench =
             program("esker-bench", &["ts", "--connections", "32", "--seconds", seconds]);
@@ -252,7 +252,7 @@ async fn a_benchmark_says_that_there_is_no_connection() {
     let mut without = serve(&ANY_PORT);
     let mut node = NodeProcess::start(without.current_dir(&dir).arg("--http3=off"));
     let address = node.answers();
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let mut bench = program("esker-bench", &["ts", "--protocol", "h3", "--seconds", "1"]);
     bench.args(["--timeout", "1s", "--endpoint", &format!("http://{address}")]);
     let ended = tokio::task::spawn_blocking(move || run(bench, b"")).await.unwrap();
@@ -267,7 +267,7 @@ async fn a_member_is_not_where_another_node_answers() {
     let start = |dir: &tempfile::TempDir| NodeProcess::start(serve(&ANY_PORT).current_dir(dir));
     let (mut one, mut other) = (start(&dirs[0]), start(&dirs[1]));
     let (address, elsewhere) = (one.answers(), other.answers());
-    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    until_timestamps(&address).await;
     let add = |to: &str| {
         let mut add = command(&["cluster", "add", "--node-id", "1", "--addr", to]);
         add.args(["--endpoint", &format!("http://{address}")]);

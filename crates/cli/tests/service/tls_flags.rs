@@ -1,11 +1,11 @@
-//! TLS and tokens of `esker ts` and `esker cluster`: each failure names the flag that helps.
+//! TLS and tokens of the commands: each failure names the flag that helps.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use esker_testkit::commands::CommandOutput;
@@ -14,7 +14,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::esker::{command, run};
+use crate::esker::{command, program, run};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 
 /// A node that speaks TLS, and denies all changes.
 struct TlsNode {
@@ -56,7 +57,7 @@ impl TlsNode {
                             format!(r#"{{"leader":{node},"members":[{node}],"cluster":"7"}}"#),
                         )
                     }
-                    Some("/up") => ("200 OK", String::new()),
+                    Some("/up") => ("200 OK", "ok".into()),
                     _ => {
                         changes.lock().unwrap().push(head);
                         ("401 Unauthorized", "this change needs a token".into())
@@ -107,7 +108,7 @@ fn change_that_is_denied_names_the_token_and_is_not_repeated() {
     fs::write(&token, "0123456789abcdef\n").unwrap();
     fs::set_permissions(&token, Permissions::from_mode(0o644)).unwrap();
     let with_token = [("ESKER_CA", &*ca), ("ESKER_TOKEN_FILE", &*token)];
-    transfer(&with_token).exits(2).says(&["others may read it", "chmod 600"]);
+    transfer(&with_token).exits(2).says(&["others may read or change it", "chmod 600"]);
     fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
     transfer(&with_token).exits(1).says(&denied);
     let changes = node.changes.lock().unwrap();
@@ -130,4 +131,108 @@ fn flags_that_do_not_fit_the_endpoints_are_refused() {
     assert!(without_key.err.contains("--client-key"), "{}", without_key.err);
     let other = refused(&["--endpoint", "ftp://127.0.0.1:1"]);
     assert!(other.err.contains("like http://127.0.0.1:8080"), "{}", other.err);
+}
+
+/// A variable is for all commands of a shell.
+#[test]
+fn variables_of_tls_do_not_count_without_https() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let endpoint = format!("http://{closed}");
+    for words in [&["ts", "--timeout", "100ms"][..], &["cluster", "status"]] {
+        for variable in ["ESKER_CA", "ESKER_CLIENT_CERT", "ESKER_CLIENT_KEY"] {
+            let mut command = command(words);
+            command.args(["--endpoint", &endpoint]).env(variable, "/nowhere/file.pem");
+            // Not the file, but the node is missing.
+            run(command, b"").exits(1);
+        }
+    }
+    let mut mixed = command(&["ts", "--endpoint", &endpoint, "--ca", "/nowhere/ca.pem"]);
+    mixed.env("ESKER_CLIENT_CERT", "/nowhere/file.pem");
+    run(mixed, b"").exits(2).says(&["--ca", "--endpoint https://..."]);
+    let https = format!("https://{closed}");
+    let mut half = command(&["ts", "--endpoint", &https]);
+    half.env("ESKER_CLIENT_KEY", "/nowhere/file.pem");
+    run(half, b"").exits(2).says(&["ESKER_CLIENT_KEY", "--client-cert"]);
+}
+
+/// The certificates of node 1 in a new folder. What scripts read is on standard output alone.
+fn certificates() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let own = dir.path().join("certs/node-1");
+    let mut certs = command(&["cluster", "certs", "certs", "--nodes", "1=127.0.0.1"]);
+    certs.current_dir(&dir);
+    let made = run(certs, b"").ok();
+    assert_eq!(made.text(), "certs/node-1\n");
+    assert!(made.err.contains("--peer-ca ca.pem") && made.err.contains("--cert"), "{}", made.err);
+    let mut renewed = command(&["cluster", "certs", "renew", "certs", "--json"]);
+    renewed.current_dir(&dir);
+    run(renewed, b"").ok().says_nothing();
+    (dir, own)
+}
+
+/// Such a port answers requests without TLS with 400, which was that of "no node of a cluster".
+#[test]
+fn port_that_speaks_tls_is_named_to_those_without_it() {
+    let (dir, own) = certificates();
+    let mut first = serve(&ANY_PORT);
+    first.arg("--cert").arg(own.join("server.pem")).arg("--key").arg(own.join("server-key.pem"));
+    let mut node = NodeProcess::start(first.current_dir(&dir));
+    let address = node.answers();
+    let endpoint = ["--endpoint", &format!("http://{address}")];
+    for words in [&["cluster", "status"][..], &["cluster", "transfer"], &["ts", "--timeout", "5s"]]
+    {
+        let failed = run(command(&[words, &endpoint].concat()), b"").exits(1);
+        failed.says(&[&*address, "speaks TLS", "--endpoint https://...", "--ca"]);
+    }
+    let mut bench = program("esker-bench", &["ts", "--timeout", "1s"]);
+    bench.args(endpoint);
+    run(bench, b"").exits(1).says(&[&*address, "speaks TLS", "--endpoint https://..."]);
+    // It would not be another one later: the node ends, and says what it lacks.
+    let mut second = serve(&ANY_PORT);
+    second.args(["--node-id", "2", "--join", &address, "--data", "second"]).current_dir(&dir);
+    let (status, errors) = NodeProcess::start(&mut second).end();
+    assert_eq!(status, Some(1), "{errors}");
+    for words in ["this node cannot join", &*address, "speaks TLS", "--peer-ca, --peer-cert"] {
+        assert!(errors.contains(words), "{words}: {errors}");
+    }
+    node.stop();
+}
+
+/// The floor has no TLS.
+#[test]
+fn benchmark_over_tls_says_so_and_has_no_floor() {
+    let (dir, own) = certificates();
+    let [ca, cert, key] = ["ca.pem", "admin.pem", "admin-key.pem"].map(|name| {
+        let file = dir.path().join("certs").join(name);
+        file.to_str().unwrap().to_owned()
+    });
+    let mut first = serve(&ANY_PORT);
+    first.arg("--cert").arg(own.join("server.pem")).arg("--key").arg(own.join("server-key.pem"));
+    first.args(["--client-ca", &ca]);
+    let mut node = NodeProcess::start(first.current_dir(&dir));
+    let endpoint = format!("https://{}", node.answers());
+    let bench = |flags: &[&str]| {
+        let mut bench =
+            program("esker-bench", &["ts", "--json", "--seconds", "0.2", "--endpoint", &endpoint]);
+        bench.args(["--ca", &ca, "--client-cert", &cert, "--client-key", &key]).args(flags);
+        run(bench, b"").ok().json()
+    };
+    let over_tls = bench(&["--connections", "2"]);
+    assert_eq!((&over_tls["params"]["tls"], &over_tls["verified"]), (&true.into(), &true.into()));
+    assert!(over_tls["ops"].as_u64().unwrap() > 0, "{over_tls}");
+    assert!(over_tls["floor"]["http_rps"].is_null(), "{over_tls}");
+    assert!(over_tls["ratio_to_http"].is_null(), "{over_tls}");
+    let callers = bench(&["--callers", "2"]);
+    assert_eq!(callers["params"]["tls"], true, "{callers}");
+    #[cfg(feature = "http3")]
+    {
+        let over_http3 = bench(&["--protocol", "h3", "--connections", "1", "--streams", "2"]);
+        assert_eq!(over_http3["params"]["tls"], true, "{over_http3}");
+        assert!(over_http3["ops"].as_u64().unwrap() > 0, "{over_http3}");
+        // That of HTTP/3 has TLS, too.
+        assert!(over_http3["floor"]["http_rps"].as_f64().unwrap() > 0.0, "{over_http3}");
+    }
+    node.stop();
 }

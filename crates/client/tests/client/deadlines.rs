@@ -7,7 +7,9 @@ use esker_client::{AttemptErrorKind, Client, Error};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::fake::{CLUSTER, Fake, HeldAnswers, Issuer, Reply, TEST_TIMEOUT, members};
+use crate::fake::{
+    CLUSTER, Fake, HeldAnswers, Issuer, Reply, TEST_TIMEOUT, last_failure, members, wait_until,
+};
 
 const SHORT_DEADLINE: Duration = Duration::from_millis(100);
 
@@ -24,19 +26,26 @@ async fn the_deadline_holds_when_nothing_answers() {
         let client = client.connect_timeout(Duration::from_millis(20)).build().unwrap();
         let begun = Instant::now();
         let error = timeout(TEST_TIMEOUT, client.timestamp()).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Deadline { .. }), "{error}");
         assert!(begun.elapsed() >= SHORT_DEADLINE);
-        let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
+        let cause = last_failure(&client).await;
         assert_eq!(cause.address, address.to_string());
         match cause.kind {
-            AttemptErrorKind::NoAnswer(_) => assert_eq!(address, silent_at),
+            AttemptErrorKind::NoAnswer { .. } => assert_eq!(address, silent_at),
             AttemptErrorKind::Connection(why) => {
                 assert_eq!(address, closed_at);
                 assert!(why.contains("refused"), "{why}");
             }
             other => unreachable!("{other:?}"),
         }
-        let stats = client.stats();
-        assert!(stats.failures == 1 && (2..30).contains(&stats.retries), "{stats:?}");
+        wait_until(async || {
+            client.timestamp().await.unwrap_err();
+            client.stats().retries >= 2
+        })
+        .await;
+        // Each attempt waits for longer than the one before, until the wait has 50 ms at least.
+        let (stats, attempts_max) = (client.stats(), 10 + begun.elapsed().as_millis() / 50);
+        assert!(stats.failures >= 2 && u128::from(stats.retries) <= attempts_max, "{stats:?}");
     }
 }
 
@@ -67,7 +76,8 @@ async fn callers_that_share_a_request_have_their_own_deadlines() {
         let error = timeout(TEST_TIMEOUT, short).await.unwrap().unwrap().unwrap_err();
         assert!(matches!(error, Error::Deadline { .. }), "{error}");
     }
-    assert!(begun.elapsed() >= SHORT_DEADLINE && begun.elapsed() < Duration::from_secs(5));
+    // Before those of the other callers.
+    assert!(begun.elapsed() >= SHORT_DEADLINE && begun.elapsed() < TEST_TIMEOUT / 2);
     assert_eq!(held.fake.asked(), [1, 1, 2]);
     held.release(3);
     let mut issued = Vec::new();
@@ -97,9 +107,7 @@ async fn a_node_that_falls_silent_is_left() {
     let client = first.client().timeout(TEST_TIMEOUT).build().unwrap();
     client.timestamp().await.unwrap();
     first.freeze();
-    let begun = Instant::now();
     client.timestamp().await.unwrap();
-    assert!(begun.elapsed() < TEST_TIMEOUT / 2, "{:?}", begun.elapsed());
     assert_eq!(client.stats().leader_changes, 1);
 }
 

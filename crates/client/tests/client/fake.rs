@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytes::Bytes;
-use esker_client::{Client, ClientBuilder, Range, Timestamp};
+use esker_client::{AttemptError, Client, ClientBuilder, Error, Range, Timestamp};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -17,11 +17,13 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time after which a test fails, however slow the machine is.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 pub const CLUSTER: &str = "0123456789abcdef0123456789abcdef";
 
 /// The answer of a scripted node.
@@ -51,6 +53,51 @@ impl Reply {
     pub fn not_leader(leader: &str) -> Self {
         Self::new(409, "node (1) is not the leader (2)").header("Esker-Leader", leader)
     }
+}
+
+/// A server that reads a request, sends these bytes, and ends the connection.
+pub async fn raw_server(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                assert!(stream.read(&mut request).await.unwrap() > 0, "a request comes");
+                stream.write_all(answer).await.unwrap();
+                stream.shutdown().await.unwrap();
+                // An unread rest would reset the connection.
+                while stream.read(&mut request).await.is_ok_and(|read| read > 0) {}
+            });
+        }
+    });
+    address
+}
+
+/// Waits until this holds.
+pub async fn wait_until(mut holds: impl AsyncFnMut() -> bool) {
+    let held = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, held).await.unwrap();
+}
+
+/// Calls until a deadline passes after an attempt has failed, and returns the last failure. On a
+/// slow machine no attempt may end by the deadline of a call.
+pub async fn last_failure(client: &Client) -> AttemptError {
+    let failed = async {
+        loop {
+            match client.timestamp().await {
+                Err(Error::Deadline { last: Some(failure) }) => return failure,
+                Err(Error::Deadline { last: None }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(TEST_TIMEOUT, failed).await.unwrap()
 }
 
 pub fn members(leader: Option<&str>, all: &[&str], cluster: &str) -> Reply {
@@ -161,12 +208,7 @@ impl Fake {
 
     /// Waits until it got so many requests.
     pub async fn wait_for_requests(&self, count: usize) {
-        let arrived = async {
-            while self.asked().len() < count {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(TEST_TIMEOUT, arrived).await.unwrap();
+        wait_until(async || self.asked().len() >= count).await;
     }
 
     /// Its connections stay, and nothing comes over them, as with a process that is stopped.

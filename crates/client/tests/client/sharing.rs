@@ -14,7 +14,7 @@ async fn concurrent_callers_share_few_requests() {
     let fake = Fake::start(move |count| {
         let range = slow.take(count);
         async move {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(200)).await;
             Reply::range(range)
         }
     })

@@ -9,10 +9,9 @@ use esker_client::{
     AttemptError, AttemptErrorKind, Client, Error, NodeCaller, TlsError, TlsOptions,
 };
 use tokio::net::TcpListener;
-use tokio::time::timeout;
 
-use crate::authority::{Authority, tls_front};
-use crate::fake::{CLUSTER, Fake, Issuer, Reply, TEST_TIMEOUT, members};
+use crate::authority::{Authority, Pair, tls_front};
+use crate::fake::{CLUSTER, Fake, Issuer, Reply, TEST_TIMEOUT, last_failure, members, raw_server};
 
 /// The time in which attempts fail. One attempt has more than this.
 const SHORT_DEADLINE: Duration = Duration::from_millis(300);
@@ -52,18 +51,10 @@ async fn failures(endpoint: &str, tls: Option<&TlsOptions>) -> [AttemptErrorKind
     if let Some(tls) = tls {
         builder = builder.tls(tls.clone());
     }
-    // However slow this machine is, an attempt ends.
-    let client = builder.build().unwrap();
-    let mut last = None;
-    while last.is_none() {
-        match client.timestamp().await {
-            Err(Error::Deadline { last: failure }) => last = failure,
-            other => panic!("{endpoint}: {other:?}"),
-        }
-    }
+    let last = last_failure(&builder.build().unwrap()).await;
     let caller = NodeCaller::new([endpoint], tls.cloned()).unwrap();
     let called = caller.get(&caller.endpoints()[0], "/members", TEST_TIMEOUT).await.unwrap_err();
-    [last.unwrap(), called.attempt].map(|AttemptError { address, kind }| {
+    [last, called.attempt].map(|AttemptError { address, kind }| {
         assert_eq!(address, caller.endpoints()[0]);
         kind
     })
@@ -149,6 +140,26 @@ async fn plain_and_tls_that_meet_are_named() {
     check_failure(&https(&http1), Some(&authority.options()), TlsError::PlainNode).await;
     let front = tls_front(&fake.address, authority.server(&authority.pair(HOST), None)).await;
     check_failure(&format!("http://{front}"), None, TlsError::TlsNode).await;
+    // The port of a node that speaks TLS answers HTTP/1.1 to every request without it.
+    let answer = "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+                  content-length: 62\r\nconnection: close\r\n\r\n\
+                  this port speaks TLS: use https://, or start with --plain-http";
+    let port = raw_server(answer.as_bytes()).await;
+    check_failure(&format!("http://{port}"), None, TlsError::TlsNode).await;
+}
+
+/// Other servers answer HTTP/1.1 to HTTP/2, too.
+#[tokio::test]
+async fn other_answers_without_tls_are_not_those_of_a_tls_port() {
+    let answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n";
+    let port = raw_server(answer).await;
+    let client = Client::builder().endpoint(&port).timeout(SHORT_DEADLINE).build().unwrap();
+    let kind = last_failure(&client).await.kind;
+    assert!(matches!(kind, AttemptErrorKind::NotANode(_)), "{kind:?}");
+    let lost = raw_server(b"").await;
+    let client = Client::builder().endpoint(&lost).timeout(SHORT_DEADLINE).build().unwrap();
+    let kind = last_failure(&client).await.kind;
+    assert!(matches!(kind, AttemptErrorKind::Connection(_)), "{kind:?}");
 }
 
 /// It accepts connections, and never answers: the time to connect has a bound, and the next node is
@@ -162,36 +173,54 @@ async fn handshake_that_never_ends_is_given_up() {
     let builder = Client::builder().endpoint(https(&silent_at)).tls(authority.options());
     let builder = builder.connect_timeout(connect_timeout).timeout(TEST_TIMEOUT);
     let client = builder.clone().timeout(connect_timeout * 5).build().unwrap();
-    let error = timeout(TEST_TIMEOUT, client.timestamp()).await.unwrap().unwrap_err();
-    let Error::Deadline { last: Some(cause) } = error else { panic!("{error}") };
-    assert_eq!(cause.kind, AttemptErrorKind::NoAnswer(connect_timeout));
+    let no_answer = AttemptErrorKind::NoAnswer { within: connect_timeout };
+    assert_eq!(last_failure(&client).await.kind, no_answer);
     let fake = Fake::issuing(&Issuer::new()).await;
     let front = tls_front(&fake.address, authority.server(&authority.pair(HOST), None)).await;
     let builder = builder.connect_timeout(Duration::from_secs(1)).endpoint(&front);
     builder.build().unwrap().timestamp().await.unwrap();
     let caller = NodeCaller::new([https(&silent_at)], Some(authority.options())).unwrap();
     let error = caller.get(&silent_at, "/members", connect_timeout).await.unwrap_err();
-    assert_eq!(error.attempt.kind, AttemptErrorKind::NoAnswer(connect_timeout));
+    assert_eq!(error.attempt.kind, no_answer);
 }
 
 /// A certificate of a client ends after a day in some places.
 #[tokio::test]
 async fn renewed_files_are_used_by_new_connections() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let (shown, right) = (other.pair(&["client"]), authority.pair(&["client"]));
+    let (stranger, member) = (other.pair(&["client"]), authority.pair(&["client"]));
+    let shown = authority.pair(&["client"]);
     let fake = Fake::issuing(&Issuer::new()).await;
     let config = authority.server(&authority.pair(HOST), Some(&authority));
-    let front = tls_front(&fake.address, config).await;
-    let options = authority.options().client_certificate(&shown.certificate, &shown.key);
-    let client = Client::builder().endpoint(https(&front)).timeout(SHORT_DEADLINE).tls(options);
+    let front = https(&tls_front(&fake.address, config).await);
+    let use_certificate = |pair: &Pair| fs::copy(&pair.certificate, &shown.certificate).unwrap();
+    let use_key = |pair: &Pair| fs::copy(&pair.key, &shown.key).unwrap();
+    let options = || authority.options().client_certificate(&shown.certificate, &shown.key);
+    use_certificate(&stranger);
+    use_key(&stranger);
+    let client = Client::builder().endpoint(&front).timeout(SHORT_DEADLINE).tls(options());
     let client = client.build().unwrap();
-    client.timestamp().await.unwrap_err();
-    // Half of a change: what was read before stays.
-    fs::copy(&right.certificate, &shown.certificate).unwrap();
-    client.timestamp().await.unwrap_err();
-    fs::copy(&right.key, &shown.key).unwrap();
+    let caller = NodeCaller::new([&front], Some(options())).unwrap();
+    // Each call has a connection of its own. The node speaks HTTP/2 alone.
+    let is_refused = async || {
+        let called = caller.get(&caller.endpoints()[0], "/members", TEST_TIMEOUT).await;
+        let kind = called.unwrap_err().attempt.kind;
+        matches!(kind, AttemptErrorKind::Tls(TlsError::CertificateRefused(_)))
+    };
+    let refused = last_failure(&client).await.kind;
+    assert!(matches!(refused, AttemptErrorKind::Tls(TlsError::CertificateRefused(_))), "{refused}");
+    assert!(is_refused().await);
+    // After half of a change, what was read before stays: refused here, and taken below.
+    use_certificate(&member);
+    assert!(is_refused().await);
+    use_key(&member);
+    assert!(!is_refused().await);
     let deadline = std::time::Instant::now() + TEST_TIMEOUT;
     client.timestamps_by(1, deadline).await.unwrap();
+    use_certificate(&stranger);
+    assert!(!is_refused().await);
+    use_key(&stranger);
+    assert!(is_refused().await);
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Failure {
 
     fn of_change(error: &CallError) -> Self {
         let kind = match (&error.attempt.kind, error.may_still_happen) {
-            (AttemptErrorKind::Denied(..), _) => "denied",
+            (AttemptErrorKind::Denied { .. }, _) => "denied",
             (_, true) => "unknown",
             (_, false) => "deadline",
         };

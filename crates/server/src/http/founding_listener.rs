@@ -15,6 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use parking_lot::Mutex;
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::call::PROBE_ANSWER;
 use crate::error::ServerError;
 use crate::http::answer::{self, Answer};
 use crate::http::listener::ACCEPT_RETRY_DELAY;
@@ -53,7 +54,7 @@ impl FoundingListener {
     fn answer<B>(&self, request: &Request<B>) -> Answer {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
-            "/up" if is_read => answer::text(StatusCode::OK, "ok"),
+            "/up" if is_read => answer::text(StatusCode::OK, PROBE_ANSWER),
             "/founding" if is_read => answer::short_json(self.status.clone()),
             "/ready" if is_read => {
                 let why = format!("waits for its cluster: {}", self.reason.lock());

@@ -2,6 +2,7 @@
 
 use hyper::StatusCode;
 
+use crate::call::PROBE_ANSWER;
 use crate::http::answer::{self, Answer};
 use crate::http::client_connection::ClientConnection;
 use crate::node_state::NodeState;
@@ -9,7 +10,7 @@ use crate::protocol::FoundingStatus;
 
 /// Answers `GET /up`: the process runs.
 pub(crate) fn up() -> Answer {
-    answer::text(StatusCode::OK, "ok")
+    answer::text(StatusCode::OK, PROBE_ANSWER)
 }
 
 /// Answers `GET /ready`: whether the node serves, or knows which node does. A node that was removed

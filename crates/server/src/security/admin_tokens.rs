@@ -1,16 +1,15 @@
 //! The tokens of those who may change the cluster, one on each line of a file.
 
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use hyper::header::HeaderValue;
-use rustix::process::geteuid;
 use subtle::ConstantTimeEq;
 
-use crate::certificate::read_pem as read_file;
 use crate::error::ServerError;
 use crate::reload::ReloadedFiles;
+use crate::security::secret_file::read_secret_file;
 
 /// The shortest token.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -78,14 +77,15 @@ impl AdminTokens {
 fn read(path: &Path) -> Result<Vec<String>, String> {
     let shown = path.display();
     let failed = |error| format!("cannot read {shown}: {error}");
-    let bytes = read_file(path).map_err(failed)?.ok_or_else(|| format!("{shown} is not there"))?;
-    // A secret that is mounted for the group of a container belongs to root.
-    let found = path.metadata().map_err(failed)?;
-    let refused = if found.uid() == 0 && !geteuid().is_root() { 0o037 } else { 0o077 };
-    if found.mode() & refused != 0 {
-        return Err(format!("{shown} is readable by others: chmod 600 {shown}"));
+    // Opening a FIFO would wait.
+    match path.metadata() {
+        Ok(found) if !found.is_file() => return Err(format!("{shown} is not a regular file")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(format!("{shown} is not there"));
+        }
+        _ => {}
     }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{shown} is no text"))?;
+    let text = read_secret_file(path).map_err(failed)?;
     let tokens: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let is_token = |token: &&str| token.bytes().all(|byte| byte.is_ascii_graphic());
     match &*tokens {

@@ -57,6 +57,11 @@ impl Caller {
         CallConnection { stream: Box::new(stream), authorization }
     }
 
+    /// Whether this node has certificates for calls of other nodes.
+    pub(crate) fn has_certificates(&self) -> bool {
+        self.peers.is_some()
+    }
+
     /// Returns the end of this node's certificate, in seconds since 1970.
     pub(crate) fn certificate_ends(&self) -> Option<u64> {
         self.peers.as_ref().map(|peers| peers.not_after_seconds())

@@ -1,11 +1,12 @@
 //! Who may connect to this node, and what it may do there.
 //!
-//! `admin_tokens` and `change_access` decide who may change the cluster. `caller` is how this node
-//! connects to the others over HTTP.
+//! `admin_tokens` and `change_access` decide who may change the cluster, by the tokens that
+//! `secret_file` reads. `caller` is how this node connects to the others over HTTP.
 
 mod admin_tokens;
 mod caller;
 mod change_access;
+mod secret_file;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -28,6 +29,7 @@ use crate::tls_refusals::TlsRefusals;
 pub(crate) use admin_tokens::AdminTokens;
 pub(crate) use caller::Caller;
 pub(crate) use change_access::{ChangeAccess, Denial};
+pub use secret_file::read_secret_file;
 
 /// The way to certificates, in the errors of a node that needs some.
 const MAKE_CERTIFICATES: &str = "Make certificates with `esker cluster certs DIR --nodes \

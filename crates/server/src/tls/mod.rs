@@ -21,4 +21,4 @@ pub(crate) use client_role::{ADMIN_NAME, ClientRole, ConnectionAccess};
 pub(crate) use configs::clients_config;
 pub(crate) use peer_name::{DOMAIN, PeerName};
 pub(crate) use peer_tls::{HttpVersion, PeerTls};
-pub(crate) use port_tls::{Accepted, PortTls};
+pub(crate) use port_tls::{Accepted, PortTls, TLS_PORT_TEXT};

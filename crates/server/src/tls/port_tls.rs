@@ -33,6 +33,8 @@ use crate::tls_refusals::{RefusalReason, TlsRefusals};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of a request without TLS that are read before it is refused.
 const REFUSED_REQUEST_BYTES: usize = 4096;
+/// The beginning of the text by which nodes and clients recognize a port that speaks TLS alone.
+pub(crate) const TLS_PORT_TEXT: &str = "this port speaks TLS";
 /// The answer to HTTP on a port that speaks TLS alone.
 const PLAIN_ANSWER: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
@@ -191,5 +193,6 @@ mod tests {
         let text = String::from_utf8_lossy(PLAIN_ANSWER);
         let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         assert!(text.contains(&format!("content-length: {}\r\n", body.len())), "{}", body.len());
+        assert!(body.starts_with(TLS_PORT_TEXT), "{body}");
     }
 }
