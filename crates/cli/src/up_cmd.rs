@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use esker_client::{AttemptErrorKind, CallError, TlsError};
 
 use esker_command::endpoints::{call_failure, url};
 use esker_command::exit::{Failure, Outcome};
@@ -78,13 +79,22 @@ async fn ask(arguments: &UpArguments) -> Outcome {
     // The only one, without its scheme.
     let address = caller.endpoints().concat();
     let path = if arguments.ready { "/ready" } else { "/up" };
-    let answer = caller.get(&address, path, ANSWER_TIMEOUT).await;
-    let answer = answer.map_err(|error| call_failure(&error))?;
+    let answer = match caller.get(&address, path, ANSWER_TIMEOUT).await {
+        Ok(answer) => answer,
+        // A node that speaks TLS alone answers, also without it.
+        Err(error) if !arguments.ready && is_of_tls_port(&error) => {
+            return print(&format!("{address}: this port speaks TLS\n"));
+        }
+        Err(error) => return Err(call_failure(&error)),
+    };
     let text = escaped(&answer.text());
     match answer.status {
         200 => print(&format!("{address}: {text}\n")),
-        // A node that speaks TLS alone answers so without it.
-        400 if !arguments.ready => print(&format!("{address}: {text}\n")),
         status => Err(Failure::failed(format!("{address}: status {status}: {text}"))),
     }
+}
+
+/// Whether a node answered without TLS that its port speaks TLS.
+fn is_of_tls_port(error: &CallError) -> bool {
+    matches!(error.attempt.kind, AttemptErrorKind::Tls(TlsError::TlsNode))
 }

@@ -25,9 +25,9 @@ pub(crate) fn connection_error(failure: &TlsFailure, error: &hyper::Error) -> At
 /// nodes ends connections of clients so.
 pub(crate) fn with_port_advice(kind: AttemptErrorKind) -> AttemptErrorKind {
     match kind {
-        AttemptErrorKind::Connection(why) => {
-            AttemptErrorKind::Connection(format!("{why}; is it the address for clients?"))
-        }
+        AttemptErrorKind::Connection(why) => AttemptErrorKind::Connection(format!(
+            "{why}; is it the address for clients of an Esker node?"
+        )),
         kind => kind,
     }
 }

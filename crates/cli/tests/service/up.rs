@@ -76,7 +76,7 @@ fn node_with_tls_alone_is_up_also_without_a_certificate() {
     let listen = ("ESKER_LISTEN", &*address);
     let plain = up(&[], &[listen]).ok();
     assert!(plain.text().contains("this port speaks TLS"), "{}", plain.text());
-    up(&["--ready"], &[listen]).exits(1).says(&["status 400", "this port speaks TLS"]);
+    up(&["--ready"], &[listen]).exits(1).says(&["the node speaks TLS", "https://"]);
     let trusted = [listen, ("ESKER_CA", &*ca)];
     up(&[], &trusted).exits(1).says(&["wants a certificate of the client", "--client-cert"]);
     let [cert, key] = ["admin.pem", "admin-key.pem"].map(file);
