@@ -123,7 +123,7 @@ class Node:
             self._arrived()
             return await self.script(request)
         if request.path == "/up" and request.method == "GET":
-            return Reply(200, b"up")
+            return Reply(200, b"ok")
         if request.path.startswith("/cluster/") and request.method == "POST":
             self.changes.append(request)
             self._arrived()

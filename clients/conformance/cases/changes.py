@@ -48,7 +48,7 @@ async def change_that_is_denied_is_not_repeated(fixture: Fixture) -> None:
         await fixture.open(one, other, token=TOKEN)
         (await _change(fixture)).failed("denied")
         sent = (len(one.changes), len(other.changes))
-        expect(sent[0] == 1 and sent[1] <= 1, f"{status}: it was sent {sent} times")
+        expect(max(sent) == 1, f"{status}: it was sent {sent} times")
         await fixture.close_client()
 
 

@@ -10,6 +10,7 @@ mod driver;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 
 use serde_json::Value;
 
@@ -46,6 +47,14 @@ struct Counts {
     skipped: usize,
 }
 
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
 fn main() -> ExitCode {
     if env::args().nth(1).is_some_and(|word| word == "--driver") {
         driver::run();
@@ -56,14 +65,21 @@ fn main() -> ExitCode {
     let clients = clients.unwrap();
     let mut counts = Counts::default();
     if has("python3") {
-        for driver in drivers(&clients) {
-            if words.is_empty() || words.iter().any(|word| word == driver.name) {
-                run_suite(&clients, &driver, &mut counts);
+        let is_chosen = |name: &str| words.is_empty() || words.iter().any(|word| word == name);
+        let mut found = drivers(&clients);
+        found.retain(|driver| is_chosen(driver.name));
+        // Beside each other: most of a case is waiting.
+        thread::scope(|scope| {
+            let clients = &*clients;
+            let suites = found.iter().map(|driver| scope.spawn(|| run_suite(clients, driver)));
+            let mut suites: Vec<_> = suites.collect();
+            if is_chosen("mistakes") {
+                suites.push(scope.spawn(|| find_mistakes(clients)));
             }
-        }
-        if words.is_empty() || words.iter().any(|word| word == "mistakes") {
-            find_mistakes(&clients, &mut counts);
-        }
+            for suite in suites {
+                counts.add(&suite.join().unwrap());
+            }
+        });
     } else {
         println!("skipped: no python3: the conformance of clients");
         counts.skipped += 1;
@@ -119,12 +135,12 @@ fn build_go_driver(clients: &Path) -> PathBuf {
     path
 }
 
-fn run_suite(clients: &Path, driver: &Driver, counts: &mut Counts) {
+fn run_suite(clients: &Path, driver: &Driver) -> Counts {
+    let mut counts = Counts::default();
     let mut suite = Command::new("python3");
     suite.current_dir(clients).args(["-m", "conformance", "--json", "--driver", &driver.command]);
     suite.args(driver.only.iter().flat_map(|text| ["--only", text]));
     let output = suite.stderr(Stdio::inherit()).output().unwrap();
-    let before = counts.passed + counts.failed + counts.skipped;
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let done: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| done[key].as_str().unwrap().to_owned();
@@ -145,15 +161,17 @@ fn run_suite(clients: &Path, driver: &Driver, counts: &mut Counts) {
             }
         }
     }
-    let ran = counts.passed + counts.failed + counts.skipped - before;
+    let ran = counts.passed + counts.failed + counts.skipped;
     if ran == 0 || (!output.status.success() && counts.failed == 0) {
         counts.failed += 1;
         println!("test {}::suite ... FAILED\nthe suite ended with {}", driver.name, output.status);
     }
+    counts
 }
 
 /// The suite has to find each of the mistakes that a client may make.
-fn find_mistakes(clients: &Path, counts: &mut Counts) {
+fn find_mistakes(clients: &Path) -> Counts {
+    let mut counts = Counts::default();
     let mut suite = Command::new("python3");
     let output = suite.current_dir(clients).args(["-m", "conformance.mistakes"]).output().unwrap();
     if output.status.success() {
@@ -164,4 +182,5 @@ fn find_mistakes(clients: &Path, counts: &mut Counts) {
         let said = [output.stdout, output.stderr].concat();
         println!("test mistakes ... FAILED\n{}", String::from_utf8_lossy(&said));
     }
+    counts
 }
