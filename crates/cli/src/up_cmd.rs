@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use esker_client::{AttemptErrorKind, CallError, TlsError};
 
-use esker_command::endpoints::{call_failure, url};
+use esker_command::endpoints::{call_failure, node_caller, url};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::{escaped, print};
 use esker_command::quantity::number;
@@ -75,7 +75,7 @@ pub fn run(arguments: &UpArguments) -> Outcome {
 
 async fn ask(arguments: &UpArguments) -> Outcome {
     let endpoint = arguments.endpoint.clone().unwrap_or_else(|| arguments.default_endpoint());
-    let caller = arguments.tls.caller(&endpoint)?;
+    let caller = node_caller(&endpoint, &arguments.tls)?;
     // The only one, without its scheme.
     let address = caller.endpoints().concat();
     let path = if arguments.ready { "/ready" } else { "/up" };

@@ -48,7 +48,7 @@ impl LeaderSearch {
             |node: &&String| !self.probed.contains(*node) && !self.denials.contains_key(*node);
         let next = self.named.take().or_else(|| in_turn.find(is_open).cloned());
         let next = next.filter(|next| self.probed.insert(next.clone()));
-        debug_assert!(!self.probed.is_empty(), "a search that goes on has a node to wait for");
+        debug_assert!(!self.probed.is_empty(), "a search that continues has a node to wait for");
         next
     }
 

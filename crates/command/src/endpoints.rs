@@ -97,6 +97,18 @@ impl Endpoints {
     }
 }
 
+/// Creates a caller of one node.
+///
+/// # Errors
+/// If the endpoint is none, or flags do not fit it, or a file cannot be used.
+pub fn node_caller(endpoint: &str, tls: &TlsFlags) -> Outcome<NodeCaller> {
+    let options = match endpoint.starts_with("https://") {
+        true => tls.https_options()?,
+        false => tls.refuse().map(|()| None)?,
+    };
+    NodeCaller::new([endpoint], options).map_err(|error| client_failure(&error))
+}
+
 /// Returns the failure of a client that was not built, or of its call.
 pub fn client_failure(error: &Error) -> Failure {
     let text = with_causes(error);

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use clap::builder::{TypedValueParser, ValueParserFactory};
 use clap::parser::ValueSource;
 use clap::{Arg, Args, Command, Error};
-use esker_client::{NodeCaller, TlsOptions};
+use esker_client::TlsOptions;
 
-use crate::endpoints::client_failure;
 use crate::exit::{Failure, Outcome};
 
 /// The failure of TLS flags beside `http://` endpoints.
@@ -58,18 +57,6 @@ impl TlsFlags {
     /// Returns whether a flag or a variable names a file.
     pub fn is_given(&self) -> bool {
         self.ca.is_some() || self.client_cert.is_some() || self.client_key.is_some()
-    }
-
-    /// Creates a caller of one node.
-    ///
-    /// # Errors
-    /// If the endpoint is none, or flags do not fit it, or a file cannot be used.
-    pub fn caller(&self, endpoint: &str) -> Outcome<NodeCaller> {
-        let options = match endpoint.starts_with("https://") {
-            true => self.https_options()?,
-            false => self.refuse().map(|()| None)?,
-        };
-        NodeCaller::new([endpoint], options).map_err(|error| client_failure(&error))
     }
 
     /// Returns the options for `https://` endpoints, if the flags or their variables say any.

@@ -139,8 +139,7 @@ impl TsBenchArguments {
         if self.protocol == Protocol::H1 { 1 } else { self.streams }
     }
 
-    /// The caller of the members. Over HTTP/3, the flags of TLS are for the connections of the load,
-    /// too.
+    /// The caller of the members. With HTTP/3, the flags of TLS are for the load, too.
     pub fn caller(&self) -> Outcome<NodeCaller> {
         match self.protocol {
             Protocol::H3 => self.endpoints.caller_beside_http3(),

@@ -20,7 +20,7 @@ use crate::fake::{Reply, TEST_TIMEOUT, raw_server};
 
 const CHANGE: &str = "/cluster/transfer";
 const TOKEN: &str = "0123456789abcdef";
-/// The patience of changes that nobody makes. Several attempts have less than this.
+/// The patience of changes that no node makes. Several attempts have less than this.
 const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A request: its method, path, token and body.

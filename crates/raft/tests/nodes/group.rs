@@ -143,7 +143,7 @@ impl Group {
         group
     }
 
-    /// Transfers leadership until this node has it: on a busy machine another may be elected before.
+    /// Transfers leadership until this node has it: a busy machine may have elected another.
     async fn give_leadership_to(&self, id: u64) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {

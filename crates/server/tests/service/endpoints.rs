@@ -66,7 +66,7 @@ async fn timestamps_of_64_bits_are_in_the_order_of_all() {
                 "u64" => answer.body.chunks(8).map(number).collect(),
                 "list" => {
                     let (epoch, index) = (number(&answer.body[..8]), number(&answer.body[8..]));
-                    vec![(epoch / 1_000_000 << 18) + index]
+                    vec![((epoch / 1_000_000) << 18) + index]
                 }
                 _ => {
                     assert_eq!((answer.body.len(), number(&answer.body[8..])), (16, 3));
