@@ -56,4 +56,4 @@ pub use range::Range;
 pub use service::{
     COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPAN_TARGET,
 };
-pub use timestamp::{ParseError, Timestamp};
+pub use timestamp::{ParseError, Timestamp, TimestampWidth};

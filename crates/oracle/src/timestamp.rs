@@ -35,6 +35,25 @@ const _: () = assert!(
     "the milliseconds of each epoch fit into 64 bits beside an index"
 );
 
+/// The width of the timestamps that a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimestampWidth {
+    /// Timestamps of 64 bits: see [`Timestamp::to_u64`].
+    Bits64,
+    /// Timestamps of 16 bytes.
+    Bits128,
+}
+
+impl TimestampWidth {
+    /// The highest index of timestamps of this width.
+    pub fn index_max(self) -> u64 {
+        match self {
+            Self::Bits64 => Timestamp::U64_INDEX_MAX,
+            Self::Bits128 => u64::MAX,
+        }
+    }
+}
+
 impl Timestamp {
     /// Bytes of a timestamp.
     pub const BYTES: usize = 16;
@@ -61,7 +80,7 @@ impl Timestamp {
     /// The form of 64 bits: the epoch's millisecond of Unix time, and the index in the lowest 18
     /// bits. It is ordered as timestamps are, since each epoch has a millisecond of its own.
     ///
-    /// `None` for an index of more bits. Those of `Oracle::u64_timestamps` have no more.
+    /// `None` for an index of more bits. Those of [`TimestampWidth::Bits64`] have no more.
     ///
     /// # Examples
     /// ```

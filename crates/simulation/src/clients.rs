@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use esker_oracle::history::Call;
-use esker_oracle::{OracleError, Range};
+use esker_oracle::{OracleError, Range, TimestampWidth};
 use esker_testkit::SplitMix64;
 use parking_lot::Mutex;
 
@@ -87,13 +87,12 @@ impl Clients {
                 continue;
             }
             let (number, count) = (self.next, 1 + self.random.below(3) as u32);
-            let has_64_bits = self.random.percent(40);
+            let width = match self.random.percent(40) {
+                true => TimestampWidth::Bits64,
+                false => TimestampWidth::Bits128,
+            };
             let asked = running.spawn(&self.answers, |serving| async move {
-                let answer = match has_64_bits {
-                    true => serving.oracle.u64_timestamps(count).await,
-                    false => serving.oracle.timestamps(count).await,
-                };
-                (number, answer)
+                (number, serving.oracle.timestamps_of_width(count, width).await)
             });
             if asked {
                 self.next += 1;

@@ -18,7 +18,7 @@ use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issued_epochs::IssuedEpochs;
 use crate::service::issuer::Issuer;
 use crate::service::options::OracleOptions;
-use crate::timestamp::Timestamp;
+use crate::timestamp::{Timestamp, TimestampWidth};
 
 const _: () = assert!(
     COUNT_MAX as u64 <= Timestamp::U64_INDEX_MAX,
@@ -31,8 +31,7 @@ const FILL_ROUNDS_MAX: u32 = 64;
 /// A request that waits for its timestamps.
 struct Request {
     count: u32,
-    /// The highest index that may answer this.
-    index_max: u64,
+    width: TimestampWidth,
     /// Set if the epoch follows the clock at once before this is answered.
     follows_clock: bool,
     since: Instant,
@@ -88,44 +87,43 @@ impl Oracle {
     ///
     /// # Errors
     /// [`OracleError`], within [`OracleOptions::patience`] or soon after.
-    pub async fn timestamps(&self, count: u32) -> Result<Range, OracleError> {
-        self.issue(count, u64::MAX).await
+    pub fn timestamps(&self, count: u32) -> impl Future<Output = Result<Range, OracleError>> {
+        self.timestamps_of_width(count, TimestampWidth::Bits128)
     }
 
-    /// Issues timestamps as [`Oracle::timestamps`] does, each of which has a form of 64 bits
-    /// ([`Timestamp::to_u64`](crate::Timestamp::to_u64)). An epoch has 262,143 of them; after these
-    /// a request waits for the next epoch.
+    /// Issues timestamps as [`Oracle::timestamps`] does, which have a form of this width. An epoch
+    /// has 262,143 of 64 bits; after these a request for such ones waits for the next epoch.
     ///
     /// # Cancel safety
     /// Dropping the future loses the timestamps; they are not issued to another call.
     ///
     /// # Errors
     /// [`OracleError`], within [`OracleOptions::patience`] or soon after.
-    pub async fn u64_timestamps(&self, count: u32) -> Result<Range, OracleError> {
-        self.issue(count, Timestamp::U64_INDEX_MAX).await
-    }
-
-    async fn issue(&self, count: u32, index_max: u64) -> Result<Range, OracleError> {
+    pub async fn timestamps_of_width(
+        &self,
+        count: u32,
+        width: TimestampWidth,
+    ) -> Result<Range, OracleError> {
         if !(1..=self.max_timestamps).contains(&count) {
             return Err(OracleError::Count(count));
         }
         // The task of requests ends with an error that this returned.
-        if let Ok(Some(range)) = self.issued.take_leased(count, index_max) {
+        if let Ok(Some(range)) = self.issued.take_leased(count, width.index_max()) {
             self.counters.count_leased(range);
             return Ok(range);
         }
-        self.queued(count, index_max, false).await
+        self.queued(count, width, false).await
     }
 
     /// Issues timestamps, after the requests that wait.
     async fn queued(
         &self,
         count: u32,
-        index_max: u64,
+        width: TimestampWidth,
         follows_clock: bool,
     ) -> Result<Range, OracleError> {
         let (answer, answered) = oneshot::channel();
-        let request = Request { count, index_max, follows_clock, since: Instant::now(), answer };
+        let request = Request { count, width, follows_clock, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
             // This request may have been the one to have the epoch advanced.
             self.issued.renew();
@@ -152,7 +150,7 @@ impl Oracle {
     /// # Errors
     /// The errors of [`Oracle::timestamps`]. The epoch may still follow later.
     pub async fn follow_clock(&self) -> Result<u64, OracleError> {
-        self.queued(1, u64::MAX, true).await.map(|range| range.first.epoch)
+        self.queued(1, TimestampWidth::Bits128, true).await.map(|range| range.first.epoch)
     }
 
     /// A report of the clock of this node and of its last epoch.
@@ -300,7 +298,7 @@ impl RequestServer {
         }
         let (mut requests, mut timestamps) = (0, 0);
         while let Some(request) = waiting.pop_front() {
-            let Some(range) = issuer.take(owner, request.count, request.index_max)? else {
+            let Some(range) = issuer.take(owner, request.count, request.width.index_max())? else {
                 // The indexes of the epoch, or those of 64 bits, are used up.
                 waiting.push_front(request);
                 deadlines.refuse_while(waiting, issuer.advance(owner, *patience)).await?;

@@ -297,7 +297,7 @@ async fn a_node_that_never_answered_gets_no_vote() {
 /// Voters may go while a new node catches up: with it there would be no quorum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_node_takes_no_quorum_with_it() {
-    let mut group = Group::with_three_nodes_at(SLOW_ROUND_TRIP).await;
+    let mut group = Group::with_three_nodes().await;
     for _ in 0..3 {
         let leader = group.leader().await;
         group.nodes[&leader].propose(command("long".repeat(1000)), TEST_TIMEOUT).await.unwrap();

@@ -1,7 +1,7 @@
 //! Requests for timestamps: `GET /timestamp`.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use esker_oracle::{COUNT_MAX, Oracle, OracleError, Range, Timestamp};
+use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp, TimestampWidth};
 use esker_raft::NodeError;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
@@ -46,6 +46,13 @@ enum AnswerFormat {
 }
 
 impl AnswerFormat {
+    fn width(self) -> TimestampWidth {
+        match self {
+            Self::U64 | Self::U64Range => TimestampWidth::Bits64,
+            Self::List | Self::Range => TimestampWidth::Bits128,
+        }
+    }
+
     /// The length of an answer with `count` timestamps.
     fn bytes(self, count: u32) -> usize {
         match self {
@@ -134,22 +141,17 @@ pub(crate) async fn issue(
                 (None, OracleError::Busy)
             }
             Err(BudgetExhausted) => (None, not_leader_error(state).unwrap_or(OracleError::Busy)),
-            Ok(permit) => match timestamps(state.oracle(), query).await {
-                Ok(range) => return answer_range(state, range, query, permit),
-                Err(error) => (permit, error),
-            },
+            Ok(permit) => {
+                let width = query.format.width();
+                match state.oracle().timestamps_of_width(query.count, width).await {
+                    Ok(range) => return answer_range(state, range, query, permit),
+                    Err(error) => (permit, error),
+                }
+            }
         },
     };
     // Boxed, so that the futures of all other requests stay small: they are copied.
     Box::pin(answer_error(state, id, forwarded, permit, &error)).await
-}
-
-/// Issues the timestamps of a query.
-async fn timestamps(oracle: &Oracle, query: TimestampQuery) -> Result<Range, OracleError> {
-    match query.format {
-        AnswerFormat::U64 | AnswerFormat::U64Range => oracle.u64_timestamps(query.count).await,
-        AnswerFormat::List | AnswerFormat::Range => oracle.timestamps(query.count).await,
-    }
 }
 
 /// Answers with the timestamps that were issued.
