@@ -31,9 +31,9 @@
 //! which batches the callers that wait. `client_thread` sends one request for each batch, over the
 //! connection that `leader` keeps. `answer`, `members` and `route` decide, without I/O.
 //!
-//! `node_caller` sends single requests, and `leader_search` decides which node it asks. Both have
-//! their connections from `transport`: with TLS by the options of `tls_options`, or without.
-//! `connection` is HTTP/2 over one, and `connection_error` says why one failed.
+//! `node_caller` sends single requests. It and `connection`, which is HTTP/2, have their connections
+//! from `transport`: with TLS by the options of `tls_options`, or without. `connection_error` says
+//! why one failed.
 
 mod address;
 mod answer;
@@ -46,7 +46,6 @@ mod connection_error;
 mod counters;
 mod error;
 mod leader;
-mod leader_search;
 mod members;
 mod node_caller;
 mod queue;

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use esker_oracle::LeaderSearch;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,7 +18,6 @@ use crate::address::Address;
 use crate::answer::{LEADER_HEADER, excerpt};
 use crate::connection_error::{body_error, connection_error, with_port_advice};
 use crate::error::{AttemptErrorKind, CallError, Error, with_sources};
-use crate::leader_search::LeaderSearch;
 use crate::tls_error::TlsError;
 use crate::tls_options::TlsOptions;
 use crate::transport::{NodeStream, Transport};
@@ -161,13 +161,16 @@ impl NodeCaller {
     ) -> Result<NodeAnswer, CallError> {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
-        let mut search = LeaderSearch::new(self.endpoints.iter().chain(members));
+        let nodes: Vec<_> = self.endpoints.iter().chain(members).cloned().collect();
+        debug_assert!(!nodes.is_empty(), "a caller has an endpoint");
+        let mut search = LeaderSearch::new(nodes);
         let (mut delay, mut probes) = (RETRY_DELAY, FuturesUnordered::new());
         loop {
             if let Some(address) = search.begin_probe() {
                 let patience = left();
                 probes.push(async move { (self.probe(&address, patience).await, address) });
             }
+            debug_assert!(!probes.is_empty(), "a search that continues has a node to wait for");
             let Ok(Some((probed, address))) = timeout(NEXT_NODE_DELAY, probes.next()).await else {
                 continue;
             };

@@ -26,7 +26,8 @@
 //!
 //! For readers of the source: `timestamp` and `range` are the bottom; `epochs` is the replicated
 //! state; `allotment` and `clock` are the rules of its owner. These are without I/O, threads and
-//! clocks. `service` runs them on a node. `history` checks the answers that clients got.
+//! clocks. `service` runs them on a node. `history` checks the answers that clients got, and
+//! `leader_search` is how clients and nodes find the leader for a change.
 #![cfg_attr(not(feature = "service"), allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(feature = "service")]
@@ -36,6 +37,7 @@ mod clock;
 #[cfg(feature = "service")]
 mod epochs;
 pub mod history;
+mod leader_search;
 mod range;
 #[cfg(feature = "service")]
 mod service;
@@ -51,6 +53,7 @@ pub use clock::{
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 #[cfg(feature = "service")]
 pub use esker_raft::Bytes;
+pub use leader_search::LeaderSearch;
 pub use range::Range;
 #[cfg(feature = "service")]
 pub use service::{

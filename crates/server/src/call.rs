@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use esker_oracle::LeaderSearch;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Full, Limited};
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::error::CallError;
-use crate::leader_search::LeaderSearch;
 use crate::security::Caller;
 use crate::tls::{HttpVersion, TLS_PORT_TEXT};
 
@@ -247,7 +247,7 @@ pub(crate) async fn ask_leader(
 ) -> Result<Answer, CallError> {
     let deadline = Instant::now() + timeout;
     let left = || deadline.saturating_duration_since(Instant::now());
-    let (mut search, mut delay) = (LeaderSearch::new(members), RETRY_DELAY);
+    let (mut search, mut delay) = (LeaderSearch::new(members.to_vec()), RETRY_DELAY);
     let mut probes = FuturesUnordered::new();
     loop {
         if let Some(address) = search.begin_probe() {

@@ -55,8 +55,7 @@
 //! | `http` | the HTTP interface |
 //! | `reload` | files that are read again when they change |
 //! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
-//! | `call`, `leader_search` | calls of members, and of their leader |
-//! | `forward`, `protocol` | forwarded requests, and the JSON of members |
+//! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
 
 mod call;
 mod certificate;
@@ -73,7 +72,6 @@ mod http;
 mod identity;
 mod idle;
 mod join;
-mod leader_search;
 mod lease_reads;
 mod log_limiter;
 mod loopback;

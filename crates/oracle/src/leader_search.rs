@@ -1,13 +1,14 @@
-//! The search for the leader that makes a change. No I/O.
+//! The search for the node that makes a change. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::CallError;
-
-/// The nodes that are asked for a change in turn, and why none has made it. A node that denies it
-/// is not asked again: another try would be denied, too, and may lock an operator out.
+/// The nodes that are asked in turn for what the leader alone does, and the error of each kind that
+/// says most. A node that denies the request is not asked again: another try would be denied, too,
+/// and may lock an operator out.
+///
+/// `E` is the error of a call.
 #[derive(Debug)]
-pub(crate) struct LeaderSearch {
+pub struct LeaderSearch<E> {
     nodes: Vec<String>,
     turn: usize,
     /// The leader that a node named, to probe next.
@@ -15,17 +16,15 @@ pub(crate) struct LeaderSearch {
     /// The nodes with a probe that has not ended.
     probed: BTreeSet<String>,
     /// The denials, by their nodes.
-    denials: BTreeMap<String, CallError>,
+    denials: BTreeMap<String, E>,
     /// The last refusal or denial. It says more than that a node cannot be reached.
-    refusal: Option<CallError>,
-    failure: Option<CallError>,
+    refusal: Option<E>,
+    failure: Option<E>,
 }
 
-impl LeaderSearch {
-    /// Creates a search among these nodes, of which there is at least one.
-    pub(crate) fn new<'a>(nodes: impl Iterator<Item = &'a String>) -> Self {
-        let nodes: Vec<_> = nodes.cloned().collect();
-        debug_assert!(!nodes.is_empty(), "a caller has an endpoint");
+impl<E: Clone> LeaderSearch<E> {
+    /// Creates a search among these nodes.
+    pub fn new(nodes: Vec<String>) -> Self {
         Self {
             nodes,
             turn: 0,
@@ -38,8 +37,8 @@ impl LeaderSearch {
     }
 
     /// Begins the probe of the next node, and returns it: the leader that was named, or the next in
-    /// turn. `None` if all nodes are being probed, or have denied the change.
-    pub(crate) fn begin_probe(&mut self) -> Option<String> {
+    /// turn. `None` if all nodes are being probed, or have denied the request.
+    pub fn begin_probe(&mut self) -> Option<String> {
         let turn = self.turn;
         self.turn += 1;
         let count = self.nodes.len();
@@ -47,41 +46,35 @@ impl LeaderSearch {
         let is_open =
             |node: &&String| !self.probed.contains(*node) && !self.denials.contains_key(*node);
         let next = self.named.take().or_else(|| in_turn.find(is_open).cloned());
-        let next = next.filter(|next| self.probed.insert(next.clone()));
-        debug_assert!(!self.probed.is_empty(), "a search that continues has a node to wait for");
-        next
+        next.filter(|next| self.probed.insert(next.clone()))
     }
 
     /// Ends the probe of this node.
-    pub(crate) fn end_probe(&mut self, node: &str) {
+    pub fn end_probe(&mut self, node: &str) {
         let was_probed = self.probed.remove(node);
         debug_assert!(was_probed, "a probe ends once");
     }
 
     /// Returns whether a probe of this node has not ended.
-    pub(crate) fn is_probed(&self, node: &str) -> bool {
+    pub fn is_probed(&self, node: &str) -> bool {
         self.probed.contains(node)
     }
 
     /// Records that a node could not be reached.
-    pub(crate) fn record_failure(&mut self, error: CallError) {
+    pub fn record_failure(&mut self, error: E) {
         self.failure = Some(error);
     }
 
-    /// Records that a node refuses the change for now.
-    pub(crate) fn record_refusal(&mut self, error: CallError) {
+    /// Records that a node refuses the request for now.
+    pub fn record_refusal(&mut self, error: E) {
         self.refusal = Some(error);
     }
 
-    /// Records that this node denies the change.
+    /// Records that this node denies the request.
     ///
     /// # Errors
-    /// The denial, if all nodes have denied the change.
-    pub(crate) fn record_denial(
-        &mut self,
-        node: String,
-        error: CallError,
-    ) -> Result<(), CallError> {
+    /// The denial, if all nodes have denied the request.
+    pub fn record_denial(&mut self, node: String, error: E) -> Result<(), E> {
         self.denials.insert(node, error.clone());
         if self.nodes.iter().all(|node| self.denials.contains_key(node)) {
             return Err(error);
@@ -93,8 +86,8 @@ impl LeaderSearch {
     /// Follows a node, whose answer is this error, to the leader that it names.
     ///
     /// # Errors
-    /// The denial of that leader: no other node makes the change.
-    pub(crate) fn follow(&mut self, error: CallError, leader: String) -> Result<(), CallError> {
+    /// The denial of that leader: no other node does what was asked for.
+    pub fn follow(&mut self, error: E, leader: String) -> Result<(), E> {
         if let Some(denial) = self.denials.get(&leader) {
             return Err(denial.clone());
         }
@@ -103,8 +96,8 @@ impl LeaderSearch {
         Ok(())
     }
 
-    /// Takes the reason why no node has made the change.
-    pub(crate) fn take_error(&mut self) -> Option<CallError> {
+    /// Takes the reason why no node has answered as leader.
+    pub fn take_error(&mut self) -> Option<E> {
         self.refusal.take().or_else(|| self.failure.take())
     }
 }
