@@ -143,10 +143,10 @@ impl Epochs {
         self.least_next().is_none()
     }
 
-    /// The lowest epoch after the last one: the beginning of the next millisecond. Each epoch has a
-    /// millisecond of its own, so that timestamps of 64 bits, which have no more of it, are in the
-    /// same order. `None` when there is none left, in the year 2554.
-    pub fn least_next(&self) -> Option<u64> {
+    /// Returns the lowest epoch after the last one: the beginning of the next millisecond. Each epoch
+    /// has a millisecond of its own, because timestamps of 64 bits have the millisecond alone, and
+    /// are in the same order. `None` when there is none left, in the year 2554.
+    pub(crate) fn least_next(&self) -> Option<u64> {
         match self.epoch {
             0 => Some(1),
             last => (last / NANOS_PER_MILLISECOND + 1).checked_mul(NANOS_PER_MILLISECOND),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
-/// Nanoseconds of a millisecond: the unit of epochs, and that of timestamps of 64 bits.
+/// The nanoseconds, the unit of epochs, in a millisecond, the unit of timestamps of 64 bits.
 pub(crate) const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// A timestamp. They are ordered as their bytes are: by epoch, then by index.

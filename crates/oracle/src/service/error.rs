@@ -38,8 +38,8 @@ pub enum OracleError {
         /// The time on it, as in [`OracleError::Clock`].
         clock: u64,
     },
-    /// The last epoch is the highest number: there is none after it, for good. An earlier version
-    /// followed a clock there.
+    /// There is no epoch after the last one, for good. An earlier version followed a clock to the
+    /// highest number.
     NoEpochLeft,
     /// The oracle was dropped, or its task has ended.
     Stopped,
