@@ -31,7 +31,7 @@
 //! which batches the callers that wait. `client_thread` sends one request for each batch, over the
 //! connection that `leader` keeps. `answer`, `members` and `route` decide, without I/O.
 //!
-//! `node_caller` sends single requests. It and `connection`, which is HTTP/2, have their connections
+//! `node_caller` sends single requests. It and `connection`, which is HTTP/2, take connections
 //! from `transport`: with TLS by the options of `tls_options`, or without. `connection_error` says
 //! why one failed.
 

@@ -143,9 +143,9 @@ impl Epochs {
         self.least_next().is_none()
     }
 
-    /// Returns the lowest epoch after the last one: the beginning of the next millisecond. Each epoch
-    /// has a millisecond of its own, because timestamps of 64 bits have the millisecond alone, and
-    /// are in the same order. `None` when there is none left, in the year 2554.
+    /// Returns the lowest epoch after the last one: the beginning of the next millisecond. Each
+    /// epoch has a millisecond of its own, because timestamps of 64 bits have the millisecond
+    /// alone, and are in the same order. `None` when there is none left, in the year 2554.
     pub(crate) fn least_next(&self) -> Option<u64> {
         match self.epoch {
             0 => Some(1),
