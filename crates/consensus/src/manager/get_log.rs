@@ -5,13 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
-
 use esker_disk::process;
 
 use crate::errors::manager_errors::OpenError;
 use crate::errors::snapshot_errors::SnapshotError;
 use crate::manager::directory_names::directory_of;
-use crate::manager::log_guard::{LogGuard, OpenLog};
+use crate::manager::log_guard::LogGuard;
 use crate::manager::open_log_table::{Claim, KeyLookup};
 use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::memory::entry::Entry;
@@ -24,10 +23,6 @@ use crate::storage_error::{StorageError, refuse_if_forked};
 
 /// References per open log above which some are probably leaked.
 const LEAKED_REFERENCES_PER_LOG: usize = 10;
-
-/// The most times that another thread takes the log that was to be closed, before the limit on open
-/// logs gives way.
-const EVICTION_RACES_MAX: u32 = 16;
 
 /// The most attempts to lock a log, and the pauses between: a quarter of a second in all.
 const LOCK_TRIES_MAX: u32 = 26;
@@ -262,54 +257,4 @@ impl ManagerInner {
         let dir = self.disk.dir().path_of(&directory_of(key));
         OpenError::MissingLog { key: key.into(), dir }
     }
-
-    /// Closes idle logs until no more are open than the limit, or none is idle.
-    fn make_room(&self) {
-        let mut lost = 0;
-        while self.logs.count() > self.max_open && lost < EVICTION_RACES_MAX {
-            let Some(key) = self.logs.least_recently_used() else { return };
-            match self.logs.claim_idle(&key) {
-                Some(Ok((claim, open))) => {
-                    if !close_idle(claim, open) {
-                        return;
-                    }
-                }
-                // Another thread has taken it since.
-                Some(Err(_)) | None => lost += 1,
-            }
-        }
-    }
-}
-
-/// Closes a log that no caller uses, to make room. An error of that is for its next opening, not
-/// for this caller. Returns `false` for a log with values that only memory
-/// has, and that the full disk has no room for: it stays open, because closing it would lose them.
-fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
-    if is_planted(Bug::MakingRoomForgets) {
-        let _ = open.log.inner.log.close();
-    }
-    match open.log.inner.save_uncommitted() {
-        Err(error) if error.is_no_space() => {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                key = %open.key.escape_ascii(),
-                "an idle log stays open: what it accepted cannot be made durable"
-            );
-            claim.keep_open(open);
-            return false;
-        }
-        // Closing has the same error.
-        Ok(()) | Err(_) => {}
-    }
-    match open.log.close() {
-        Ok(()) | Err(StorageError::Closed) => {}
-        Err(error) => tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            key = %open.key.escape_ascii(),
-            "an idle log was not closed cleanly"
-        ),
-    }
-    drop(open);
-    drop(claim);
-    true
 }

@@ -16,7 +16,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, OpenMode};
 use parking_lot::RwLock;
 
-use super::cut_file::cut_file;
+use super::cut_tail::cut_file;
 use super::live::LiveSegment;
 use super::rewrite::{Packing, Rewriter, RewrittenSegment, UNIT_BYTES};
 use crate::base::error::Result;

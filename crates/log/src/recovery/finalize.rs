@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use esker_disk::Dir;
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{Dir, OpenMode};
 
 use super::copy_tail::copy_tail;
-use super::cut_file::cut_file;
+use super::cut_tail::{cut_after_clean_end, finish_segment};
 use super::live::{DirScan, LiveSegment};
-use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
+use super::outcome::{PriorShutdown, Recovery};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
 use crate::base::log_end::{LogEnd, Mark};
@@ -19,7 +19,6 @@ use crate::base::read_options::ReadOptions;
 use crate::format::{BLOCK_BYTES, LogId, NUMBER_MAX};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
-use crate::store::segment_footer::write_footer;
 use crate::store::segment_table::Segment;
 use crate::store::watermark_page::WatermarkPage;
 
@@ -76,7 +75,7 @@ pub(crate) fn finalize(
     };
     let mut live = std::mem::take(&mut scan.live);
     if clean.is_some() {
-        recovery.truncated_tail = trim(dir, &live)?;
+        recovery.truncated_tail = cut_after_clean_end(dir, &live)?;
         unlink_segments(dir, &scan.dead)?;
     } else {
         recovery.copied =
@@ -190,41 +189,8 @@ fn copy_to_new_segment(
     }
     unlink_segments(dir, scan.dead.iter().chain(&new.dead))?;
     for live in &*live {
-        finish(dir, live)?;
+        finish_segment(dir, live)?;
     }
     live.push(new.live);
     Ok(new.copied)
-}
-
-/// Cuts off the bytes after the end of a cleanly closed log: they do not belong to it.
-fn trim(dir: &dyn Dir, live: &[LiveSegment]) -> Result<Option<TruncatedTail>> {
-    let Some(newest) = live.last() else {
-        return Ok(None);
-    };
-    let end = u64::from(newest.segment.state.read().end);
-    if newest.file_len <= end {
-        return Ok(None);
-    }
-    cut_file(&*dir.open(&newest.segment.name(), OpenMode::write())?, end)?;
-    let what = "the log was closed before these bytes".into();
-    let file = newest.segment.path.clone();
-    Ok(Some(TruncatedTail { file, offset: end, bytes: newest.file_len - end, what }))
-}
-
-/// Truncates a segment that is not the newest at its end, and writes its footer.
-fn finish(dir: &dyn Dir, live: &LiveSegment) -> Result<()> {
-    let segment = &live.segment;
-    if segment.state.read().footed {
-        return Ok(());
-    }
-    let file = dir.open(&segment.name(), OpenMode::write())?;
-    let end = u64::from(segment.state.read().end);
-    if live.file_len > end {
-        cut_file(&*file, end)?;
-    }
-    match write_footer(&*file, segment) {
-        // The footer is optional.
-        Err(error) if error.is_no_space() => Ok(()),
-        end => end.map(drop),
-    }
 }

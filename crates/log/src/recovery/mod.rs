@@ -49,7 +49,7 @@
 //! taken for its successor.
 
 mod copy_tail;
-mod cut_file;
+mod cut_tail;
 mod finalize;
 mod live;
 mod newer;
