@@ -67,7 +67,7 @@ mod tests {
     const FIRST_OWNER: Owner = Owner { term: 1, node: 1, session: 4 };
 
     fn advanced(epochs: &mut Epochs, owner: Owner, wall: u64) {
-        epochs.apply(Advance { owner, wall }.encode());
+        epochs.apply(Advance { owner, wall }.encode()).unwrap();
     }
 
     #[test]

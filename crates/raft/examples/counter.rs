@@ -34,9 +34,9 @@ openraft::declare_raft_types!(
 struct Counter(u64);
 
 impl Machine<Adding> for Counter {
-    fn apply(&mut self, command: u64) -> u64 {
+    fn apply(&mut self, command: u64) -> io::Result<u64> {
         self.0 = self.0.wrapping_add(command);
-        self.0
+        Ok(self.0)
     }
 
     fn answer(&self) -> u64 {

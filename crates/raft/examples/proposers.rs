@@ -25,9 +25,9 @@ const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
 struct Counter(u64);
 
 impl Machine<Commands> for Counter {
-    fn apply(&mut self, _command: Command) -> Bytes {
+    fn apply(&mut self, _command: Command) -> io::Result<Bytes> {
         self.0 += 1;
-        Bytes::copy_from_slice(&self.0.to_le_bytes())
+        Ok(Bytes::copy_from_slice(&self.0.to_le_bytes()))
     }
 
     fn answer(&self) -> Bytes {

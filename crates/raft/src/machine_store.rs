@@ -28,7 +28,11 @@ type RaftSnapshot<C> =
 pub trait Machine<C: StoredConfig>: Send + 'static {
     /// Applies a command. Its effect may depend on nothing but the state and the command: not on a
     /// clock, and not on how many commands come at once.
-    fn apply(&mut self, command: C::D) -> C::R;
+    ///
+    /// # Errors
+    /// A command that this build does not know. The state is then as it was before, and the node
+    /// stops: one that skipped the command would have another state than the other nodes.
+    fn apply(&mut self, command: C::D) -> io::Result<C::R>;
 
     /// The answer to an entry that has no command: a blank one, or a membership.
     fn answer(&self) -> C::R;
@@ -352,7 +356,13 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
                 return Err(self.fail("entries are applied once, in their order"));
             }
             let answer = match entry.payload {
-                EntryPayload::Normal(command) => applied.machine.apply(command),
+                EntryPayload::Normal(command) => {
+                    let (index, answer) = (entry.log_id.index, applied.machine.apply(command));
+                    // An error stops the node.
+                    let why =
+                        |error: io::Error| format!("entry {index} cannot be applied: {error}");
+                    answer.map_err(|error| invalid_data(why(error)))?
+                }
                 EntryPayload::Blank => applied.machine.answer(),
                 EntryPayload::Membership(membership) => {
                     applied.membership = StoredMembership::new(Some(entry.log_id), membership);

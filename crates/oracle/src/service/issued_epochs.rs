@@ -134,8 +134,10 @@ impl IssuedEpochs {
             return Ok(None);
         };
         let age = current.taken_up.elapsed();
-        let is_old = age > self.epoch_interval;
-        if is_old && !self.is_renewing.swap(true, SeqCst) || age > self.epoch_age_max() {
+        if age > self.epoch_age_max() {
+            return Ok(None);
+        }
+        if age > self.epoch_interval && !self.is_renewing.swap(true, SeqCst) {
             return Ok(None);
         }
         state.take(count, index_max).map_err(|invariant| self.fail(invariant))
@@ -212,7 +214,7 @@ mod tests {
     fn allotment(epoch: u64) -> Allotment {
         let owner = Owner { term: 1, node: 1, session: 7 };
         let mut epochs = Epochs::default();
-        epochs.apply(Advance { owner, wall: epoch }.encode());
+        epochs.apply(Advance { owner, wall: epoch }.encode()).unwrap();
         Allotment::take_up(&epochs, owner, None).unwrap()
     }
 

@@ -26,7 +26,7 @@ const _: () = assert!(CRC_OFFSET == TO_OFFSET + size_of::<u64>());
 const _: () = assert!(HANDSHAKE_BYTES == CRC_OFFSET + CRC_BYTES);
 
 /// The version of the protocol. Nodes of two versions do not talk.
-pub(crate) const PROTOCOL_VERSION: u16 = 1;
+pub(crate) const PROTOCOL_VERSION: u16 = 2;
 
 /// The id of a cluster: random, the same in all its nodes from its first start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -44,7 +44,7 @@ impl<M> fmt::Debug for Replica<M> {
 }
 
 impl<M: Machine<Commands>> Machine<Commands> for Replica<M> {
-    fn apply(&mut self, command: Command) -> Bytes {
+    fn apply(&mut self, command: Command) -> io::Result<Bytes> {
         self.0.lock().apply(command)
     }
 
@@ -69,7 +69,7 @@ pub(crate) type NodeRaft = Raft<Commands, MachineStore<Commands, AnyMachine>>;
 pub(crate) struct AnyMachine(Box<dyn Machine<Commands>>);
 
 impl Machine<Commands> for AnyMachine {
-    fn apply(&mut self, command: Command) -> Bytes {
+    fn apply(&mut self, command: Command) -> io::Result<Bytes> {
         self.0.apply(command)
     }
 

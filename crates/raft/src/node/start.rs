@@ -297,11 +297,17 @@ pub(crate) mod tests {
 
     pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// A machine that panics at a command, which a correct one never does.
+    /// A machine that does not know this command, and panics at others, which a correct one never
+    /// does.
     struct Fragile;
 
+    const UNKNOWN_COMMAND: &[u8] = b"a command of a later build";
+
     impl Machine<Commands> for Fragile {
-        fn apply(&mut self, _command: Command) -> Bytes {
+        fn apply(&mut self, command: Command) -> io::Result<Bytes> {
+            if command.0 == UNKNOWN_COMMAND {
+                return Err(io::Error::other("it is not known"));
+            }
             panic!("the machine of this test panics")
         }
 
@@ -441,6 +447,20 @@ pub(crate) mod tests {
             gate.open();
         };
         check_stops_because_of("an append is resolved once", &alone, resolve_early);
+    }
+
+    /// A node that skips a command of a later build has another state than those that know it.
+    #[test]
+    fn a_node_stops_at_a_command_that_its_machine_does_not_know() {
+        let (runtime, node) = alone(&SimDisk::new(1));
+        let (proposed, why) = runtime.block_on(async {
+            let command = Command(Bytes::from_static(UNKNOWN_COMMAND));
+            let proposed = node.propose(command, TEST_TIMEOUT).await;
+            (proposed, tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await)
+        });
+        assert!(proposed.is_err());
+        let Ok(NodeError::Stopped(why)) = why else { panic!("{why:?}") };
+        assert!(why.ends_with("cannot be applied: it is not known"), "{why}");
     }
 
     #[test]

@@ -39,9 +39,10 @@ const NODE_NUMBER_MAX: u64 = 32;
 pub struct Words(pub Vec<String>);
 
 impl Machine<Commands> for Words {
-    fn apply(&mut self, command: Command) -> Bytes {
-        self.0.push(String::from_utf8(command.0.to_vec()).unwrap());
-        self.0.len().to_string().into()
+    fn apply(&mut self, command: Command) -> io::Result<Bytes> {
+        let word = String::from_utf8(command.0.to_vec()).map_err(io::Error::other)?;
+        self.0.push(word);
+        Ok(self.0.len().to_string().into())
     }
 
     fn answer(&self) -> Bytes {

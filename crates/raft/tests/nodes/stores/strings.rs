@@ -26,9 +26,9 @@ esker_raft::openraft::declare_raft_types!(
 pub struct Lengths(pub usize);
 
 impl Machine<Strings> for Lengths {
-    fn apply(&mut self, command: String) -> usize {
+    fn apply(&mut self, command: String) -> io::Result<usize> {
         self.0 += command.len();
-        self.0
+        Ok(self.0)
     }
 
     fn answer(&self) -> usize {
