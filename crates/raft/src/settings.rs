@@ -8,20 +8,21 @@ use openraft::{Config, SnapshotPolicy};
 const SNAPSHOT_INTERVAL_ENTRIES: u64 = 10_000;
 const ENTRIES_KEPT_BEFORE_SNAPSHOT: u64 = 1_000;
 
-/// Tenths of a round trip: between two heartbeats, and from the last one to an election.
+/// Tenths of a round trip: between two heartbeats, and from the end of a leader's lease to an
+/// election. The lease is the longest of these, from the last heartbeat.
 const HEARTBEAT_TENTHS: u64 = 20;
 const ELECTION_MIN_TENTHS: u64 = 45;
 const ELECTION_MAX_TENTHS: u64 = 80;
 
 const _: () = assert!(ENTRIES_KEPT_BEFORE_SNAPSHOT < SNAPSHOT_INTERVAL_ENTRIES);
-// A follower that misses one heartbeat does not campaign.
-const _: () = assert!(2 * HEARTBEAT_TENTHS < ELECTION_MIN_TENTHS);
+// A follower that misses three heartbeats in a row does not end the lease.
+const _: () = assert!(3 * HEARTBEAT_TENTHS < ELECTION_MAX_TENTHS);
 const _: () = assert!(ELECTION_MIN_TENTHS < ELECTION_MAX_TENTHS);
 
 /// Returns openraft's configuration for a cluster with this round-trip time, at least 1 ms.
 ///
-/// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
-/// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
+/// A heartbeat is sent every two round trips. Without one a leader's lease ends after 8, and a
+/// follower campaigns 4.5 to 8 after that. Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
 /// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
 /// it may have sent entries that it has not stored. A leader that no quorum acknowledges sends no
 /// heartbeats for 20 round trips, so that a voter that hears only this leader votes for another,
