@@ -38,6 +38,11 @@ impl<F, T: PartialEq> ReloadedFiles<F, T> {
         Arc::clone(&self.current.read())
     }
 
+    /// Uses these contents until the files are read again.
+    pub(crate) fn replace(&self, contents: T) {
+        *self.current.write() = Arc::new(contents);
+    }
+
     /// Reads the files again, and uses what is there if `check` accepts it. Returns whether it is
     /// new.
     ///

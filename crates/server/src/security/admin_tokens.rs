@@ -38,12 +38,14 @@ impl AdminTokens {
         opened.map(Self).map_err(refused)
     }
 
-    /// Reads the file again.
+    /// Reads the file again. While it cannot be used, no token is allowed: who removes the file
+    /// revokes its tokens.
     ///
     /// # Errors
-    /// The reason why the tokens before stay.
+    /// The reason why no token is allowed.
     pub(crate) fn refresh(&self) -> Result<(), String> {
-        if self.0.refresh(|_| Ok(()))? {
+        let changed = self.0.refresh(|_| Ok(())).inspect_err(|_| self.0.replace(Vec::new()))?;
+        if changed {
             tracing::info!(file = %self.0.files().display(), "the admin tokens have changed");
         }
         Ok(())
@@ -162,9 +164,29 @@ mod tests {
             tokens.refresh().unwrap();
             assert_eq!([allows(&tokens, &one), allows(&tokens, &two)], allowed, "{text}");
         }
-        write(&path, "short");
-        assert!(tokens.refresh().is_err());
-        assert!(allows(&tokens, &two), "the tokens before stay");
+    }
+
+    /// Tokens of a file that was removed to revoke them were allowed until the node's restart.
+    #[test]
+    fn tokens_of_a_file_that_cannot_be_used_are_revoked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokens");
+        write(&path, ONE);
+        let tokens = AdminTokens::open(&path).unwrap();
+        let one = format!("Bearer {ONE}");
+        let shared = || fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let unusable: [&dyn Fn(); 4] =
+            [&|| write(&path, ""), &|| write(&path, "short"), &|| shared(), &|| {
+                fs::remove_file(&path).unwrap()
+            }];
+        for make_unusable in unusable {
+            make_unusable();
+            assert!(tokens.refresh().is_err());
+            assert!(!allows(&tokens, &one) && tokens.authorization().is_none());
+            write(&path, ONE);
+            tokens.refresh().unwrap();
+            assert!(allows(&tokens, &one));
+        }
     }
 
     #[test]

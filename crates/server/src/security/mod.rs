@@ -128,7 +128,7 @@ impl Security {
             watches.push(("watch the authority of clients", watch));
         }
         if let Some(tokens) = self.tokens.clone() {
-            let kept = "keeps the admin tokens";
+            let kept = "allows no admin token until the file can be used";
             let watch = Box::pin(keep_fresh(tokens, interval, kept, AdminTokens::refresh));
             watches.push(("watch the admin tokens", watch));
         }

@@ -164,15 +164,16 @@ impl PeerTls {
     /// # Errors
     /// The reason why the certificate before stays.
     pub(crate) fn refresh(&self) -> Result<(), String> {
-        let is_new = self.configs.refresh(|found| match found.name == self.name {
+        let refreshed = self.configs.refresh(|found| match found.name == self.name {
             true => Ok(()),
             false => {
                 Err(format!("the certificate is of {}, and this node is {}", found.name, self.name))
             }
-        })?;
-        if is_new {
+        });
+        if refreshed == Ok(true) {
             tracing::info!("new connections to other nodes get a new certificate");
         }
+        // Also where the files cannot be used: then the one in use is not renewed.
         let pair = &self.configs().pair;
         if pair.is_due(SystemTime::now())
             && self.expiry_warnings.should_log(EXPIRY_WARNING_INTERVAL).is_some()
@@ -180,7 +181,7 @@ impl PeerTls {
             let (end, cert) = (pair.not_after_text(), self.configs.files().own.cert.display());
             tracing::warn!(end, %cert, "the certificate for other nodes ends soon");
         }
-        Ok(())
+        refreshed.map(drop)
     }
 }
 
