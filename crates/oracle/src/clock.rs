@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-/// The clocks that a cluster's first epoch is taken from, in nanoseconds of Unix time: those from
-/// 2020 to 2200.
+/// The clocks that are believed, in nanoseconds of Unix time: those from 2020 to 2200. The first
+/// epoch of a cluster is of one of them, and no step of a clock leads beyond their end.
 ///
 /// An epoch cannot be taken back, and the first one has none before it to be compared with. A clock
 /// before 2020, when there was no Esker, was never set: machines without a battery begin at 1970.
 /// One that were believed at the end of the range would leave 354 years, until epochs end in 2554.
-pub const FIRST_EPOCHS: Range<u64> =
+pub const CREDIBLE_CLOCKS: Range<u64> =
     1_577_836_800 * NANOS_PER_SECOND..7_258_118_400 * NANOS_PER_SECOND;
 
 /// The most by which a clock may be above the last epoch for a process that has no [`Reference`].
@@ -17,7 +17,7 @@ pub const CLOCK_LEAP_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-const _: () = assert!(FIRST_EPOCHS.start < FIRST_EPOCHS.end);
+const _: () = assert!(CREDIBLE_CLOCKS.start < CREDIBLE_CLOCKS.end);
 
 /// The last epoch of a process that applied it when it was new. A process that read the epoch from
 /// its disk has no reference: it does not know the epoch's age.
@@ -57,7 +57,7 @@ pub struct EpochProposal {
 /// - A clock that goes forward is followed up to the time that has passed since the reference, and
 ///   `largest_step` beyond it. One that goes further is followed at twice real time, until epochs
 ///   have caught up with it, or it was set right.
-/// - No step leads beyond the end of [`FIRST_EPOCHS`].
+/// - No step leads beyond the end of [`CREDIBLE_CLOCKS`].
 ///
 /// [`agree`] is for a process without a reference.
 ///
@@ -75,13 +75,13 @@ pub struct EpochProposal {
 pub fn follow(wall: u64, last: u64, reference: Reference, largest_step: Duration) -> EpochProposal {
     let Reference { epoch, age } = reference;
     let (age, largest_step) = (nanos(age), nanos(largest_step));
-    let highest = FIRST_EPOCHS.end.max(epoch.saturating_add(age));
+    let highest = CREDIBLE_CLOCKS.end.max(epoch.saturating_add(age));
     let believed = epoch.saturating_add(age).saturating_add(largest_step).min(highest);
     if wall > believed {
         let step = Step::Forward(Duration::from_nanos(wall - believed));
         return EpochProposal { wall: epoch.saturating_add(age.saturating_mul(2)).min(wall), step };
     }
-    debug_assert!(wall <= highest, "no step leads beyond the end of the first epochs");
+    debug_assert!(wall <= highest, "no step leads beyond the credible clocks");
     EpochProposal { wall, step: backward_step(wall, last) }
 }
 
@@ -97,7 +97,7 @@ fn backward_step(wall: u64, last: u64) -> Step {
 /// node and the other voters, the lower one of an even number. An epoch cannot be taken back.
 ///
 /// Clocks that cannot be believed do not count. Before the first epoch of the cluster, when `last`
-/// is 0, these are the clocks outside of [`FIRST_EPOCHS`]; after it, the clocks that are more than
+/// is 0, these are the clocks outside of [`CREDIBLE_CLOCKS`]; after it, the clocks that are more than
 /// [`CLOCK_LEAP_MAX`] above the last epoch, or beyond the end of that range.
 ///
 /// The step is that of this node's clock from there, if it is larger than `largest_step`. From then
@@ -106,15 +106,17 @@ fn backward_step(wall: u64, last: u64) -> Step {
 /// `None` if no clock can be believed, and there is no epoch to continue from.
 pub fn agree(own: u64, others: &[u64], last: u64, largest_step: Duration) -> Option<EpochProposal> {
     let is_believed = |clock: &u64| match last {
-        0 => FIRST_EPOCHS.contains(clock),
-        _ => *clock <= last.saturating_add(nanos(CLOCK_LEAP_MAX)).min(FIRST_EPOCHS.end.max(last)),
+        0 => CREDIBLE_CLOCKS.contains(clock),
+        _ => {
+            *clock <= last.saturating_add(nanos(CLOCK_LEAP_MAX)).min(CREDIBLE_CLOCKS.end.max(last))
+        }
     };
     let mut clocks = [&[own], others].concat();
     clocks.retain(is_believed);
     clocks.sort_unstable();
     let middle = clocks.get(clocks.len().saturating_sub(1) / 2).copied();
     let wall = middle.or((last > 0).then_some(last))?;
-    debug_assert!(wall <= FIRST_EPOCHS.end.max(last), "a clock is believed within its bounds");
+    debug_assert!(wall <= CREDIBLE_CLOCKS.end.max(last), "a clock is believed within its bounds");
     let from = wall.max(last);
     let apart = Duration::from_nanos(own.abs_diff(from));
     let step = match apart > largest_step {
@@ -127,9 +129,9 @@ pub fn agree(own: u64, others: &[u64], last: u64, largest_step: Duration) -> Opt
 
 /// Follows the clock however far ahead of the last epoch it is, for an operator who knows that it
 /// is right. A clock that is behind is not followed. `None` for a clock beyond the end of
-/// [`FIRST_EPOCHS`]: no epoch could be taken back from there.
+/// [`CREDIBLE_CLOCKS`]: no epoch could be taken back from there.
 pub fn follow_at_once(wall: u64, last: u64) -> Option<EpochProposal> {
-    (wall <= FIRST_EPOCHS.end.max(last))
+    (wall <= CREDIBLE_CLOCKS.end.max(last))
         .then(|| EpochProposal { wall, step: backward_step(wall, last) })
 }
 
@@ -267,7 +269,7 @@ mod tests {
     /// A clock after 2554 made the last epoch that there is.
     #[test]
     fn a_first_epoch_is_of_a_clock_from_2020_to_2200() {
-        let Range { start, end } = FIRST_EPOCHS;
+        let Range { start, end } = CREDIBLE_CLOCKS;
         let agreed = |own: u64, others: &[u64]| {
             agree(own, others, 0, LARGEST_STEP).map(|EpochProposal { wall, .. }| wall)
         };
@@ -290,7 +292,7 @@ mod tests {
         let backward = |by| Step::Backward(Duration::from_nanos(by));
         assert_eq!(agreed(TEST_NOW + year, &[]), followed(TEST_NOW + year, Step::None));
         // Epochs continue from the last one.
-        for clock in [TEST_NOW + year + 1, FIRST_EPOCHS.end, u64::MAX] {
+        for clock in [TEST_NOW + year + 1, CREDIBLE_CLOCKS.end, u64::MAX] {
             assert_eq!(agreed(clock, &[]), followed(TEST_NOW, forward(clock - TEST_NOW - largest)));
             assert_eq!(agreed(TEST_NOW + 7, &[clock, clock]), followed(TEST_NOW + 7, Step::None));
         }
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(agreed(0, &[]), followed(0, backward(TEST_NOW)));
         // Epochs that were driven there by an earlier version rise on, and no clock brings them
         // further.
-        let high = FIRST_EPOCHS.end + year;
+        let high = CREDIBLE_CLOCKS.end + year;
         for clock in [TEST_NOW, high + 1, u64::MAX] {
             let followed = agree(clock, &[], high, LARGEST_STEP).unwrap();
             assert!(followed.wall <= high, "{followed:?}");
@@ -326,7 +328,7 @@ mod tests {
     fn no_step_leads_beyond_2200() {
         let reference = Reference { epoch: TEST_NOW, age: Duration::from_secs(1) };
         let largest = Duration::MAX;
-        let before = FIRST_EPOCHS.end - 1;
+        let before = CREDIBLE_CLOCKS.end - 1;
         assert_eq!(follow(before, TEST_NOW, reference, largest).step, Step::None);
         let followed = follow(u64::MAX, TEST_NOW, reference, largest);
         assert_eq!(followed.wall, TEST_NOW + 2 * NANOS_PER_SECOND);

@@ -47,7 +47,7 @@ mod timestamp;
 pub use allotment::Allotment;
 #[cfg(feature = "service")]
 pub use clock::{
-    CLOCK_LEAP_MAX, EpochProposal, FIRST_EPOCHS, Reference, Step, agree, follow, follow_at_once,
+    CLOCK_LEAP_MAX, CREDIBLE_CLOCKS, EpochProposal, Reference, Step, agree, follow, follow_at_once,
 };
 #[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};

@@ -251,7 +251,7 @@ impl NodeState {
             clock_ns: clock.clock,
             epoch: clock.epoch,
             epoch_age_ns: clock.epoch_age.filter(|_| leads).map(ns),
-            spread_ns: clock.spread.map(ns),
+            spread_ns: clock.spread.filter(|_| leads).map(ns),
             uncertainty_ns: clock.uncertainty().filter(|_| leads).map(ns),
             step_ns: if leads { signed_step(clock.step, |by| by.as_nanos()) } else { 0 },
         }

@@ -122,7 +122,7 @@ pub struct ClockStatus {
     /// node leads.
     pub epoch_age_ns: Option<u64>,
     /// The largest difference between this clock and those of the other voters, with a round trip.
-    /// `null` if they were not compared: this process has not led yet, or no other node votes.
+    /// `null` where they are not compared: another node leads, or no other node votes.
     pub spread_ns: Option<u64>,
     /// The largest difference between the epoch of a timestamp issued now and the clocks of the
     /// voters that were compared. `null` when `epoch_age_ns` is.

@@ -26,14 +26,14 @@ pub enum OracleError {
     /// No answer came within [`OracleOptions::patience`](crate::OracleOptions::patience).
     TimedOut,
     /// The cluster has had no epoch yet, and none of the clocks is in
-    /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). The first epoch is taken when one was set right.
+    /// [`CREDIBLE_CLOCKS`](crate::CREDIBLE_CLOCKS). The first epoch is taken when one was set right.
     Clock {
         /// The time on this node's clock, in nanoseconds of Unix time: 0 before 1970, and the
         /// highest number after 2554.
         clock: u64,
     },
     /// An operator has epochs follow a clock that is after the end of
-    /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). Epochs go on without it.
+    /// [`CREDIBLE_CLOCKS`](crate::CREDIBLE_CLOCKS). Epochs go on without it.
     ClockTooHigh {
         /// The time on it, as in [`OracleError::Clock`].
         clock: u64,
@@ -118,7 +118,7 @@ impl From<NodeError> for OracleError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::FIRST_EPOCHS;
+    use crate::clock::CREDIBLE_CLOCKS;
 
     #[test]
     fn a_clock_that_is_refused_is_shown_by_its_year() {
@@ -126,8 +126,8 @@ mod tests {
         assert!(said(0).contains("the year 1970 or before, and"), "{}", said(0));
         assert!(said(0).contains("from 2020 to 2200: set it right"), "{}", said(0));
         assert!(said(u64::MAX).contains("2554 or after"), "{}", said(u64::MAX));
-        assert!(said(FIRST_EPOCHS.start - 1).contains("2019"));
-        let high = OracleError::ClockTooHigh { clock: FIRST_EPOCHS.end }.to_string();
+        assert!(said(CREDIBLE_CLOCKS.start - 1).contains("2019"));
+        let high = OracleError::ClockTooHigh { clock: CREDIBLE_CLOCKS.end }.to_string();
         assert!(high.contains("the year 2200, and"), "{high}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 use crate::clock::{EpochProposal, Reference, Step, agree, follow, follow_at_once};
@@ -20,9 +20,19 @@ use crate::service::issued_epochs::{EpochStart, IssuedEpochs};
 use crate::service::options::OracleOptions;
 use crate::service::span_target::SPAN_TARGET;
 
+/// The age of the last comparison of clocks after which a leader with a lease proves that it leads
+/// anyway: a proof brings the clocks of the voters.
+const CLOCK_COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The shortest time for which an epoch is used: an epoch has a millisecond of its own, so epochs
+/// that ended sooner would run ahead of the clock.
+const EPOCH_USE_MIN: Duration = Duration::from_millis(1);
+
 pub(crate) struct Issuer {
     issued: Arc<IssuedEpochs>,
     prover: Prover,
+    /// The time of the last proof, which compared the clocks.
+    proved: Option<Instant>,
     options: OracleOptions,
     counters: Arc<Counters>,
     session: u64,
@@ -46,6 +56,7 @@ impl Issuer {
         Self {
             issued,
             prover,
+            proved: None,
             options,
             counters,
             session,
@@ -61,11 +72,16 @@ impl Issuer {
     /// Waits for as long as a quorum may still answer, and then up to `patience` for an advance.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
         self.issued.check()?;
-        // A proof compares the clocks: the first epoch needs that.
-        let leased = self.issued.term().filter(|_| self.reference.is_some());
+        // A proof compares the clocks: the first epoch needs that, and alarms do.
+        let is_compared = self.proved.is_some_and(|at| at.elapsed() < CLOCK_COMPARISON_AGE_MAX);
+        let leased = self.issued.term().filter(|_| self.reference.is_some() && is_compared);
         let term = match leased {
             Some(term) => term,
-            None => self.prover.prove().await?,
+            None => {
+                let term = self.prover.prove().await?;
+                self.proved = Some(Instant::now());
+                term
+            }
         };
         if self.reference.is_none() {
             // How far a clock is believed depends on the last epoch, which this node may not have
@@ -119,12 +135,22 @@ impl Issuer {
         self.issued.take(owner, count, index_max)
     }
 
-    /// Takes a new epoch for this owner. Cancel safe.
-    pub(crate) async fn advance(
+    /// Takes a new epoch for this owner, because the indexes of the current one are used up. Waits
+    /// until that was used for its millisecond. Cancel safe.
+    pub(crate) async fn replace_used_up(
         &mut self,
         owner: Owner,
         patience: Duration,
     ) -> Result<(), OracleError> {
+        let began = Instant::now();
+        if let Some((_, start)) = self.issued.current() {
+            sleep_until(start.at + EPOCH_USE_MIN).await;
+        }
+        self.advance(owner, patience.saturating_sub(began.elapsed())).await
+    }
+
+    /// Takes a new epoch for this owner. Cancel safe.
+    async fn advance(&mut self, owner: Owner, patience: Duration) -> Result<(), OracleError> {
         let began = Instant::now();
         let before = self.issued.current().map(|(_, start)| start.epoch);
         // An advance that began earlier may be of another term.

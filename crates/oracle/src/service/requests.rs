@@ -9,7 +9,7 @@ use esker_raft::{Node, Replica};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::clock::{FIRST_EPOCHS, Reference, follow};
+use crate::clock::{CREDIBLE_CLOCKS, Reference, follow};
 use crate::epochs::Epochs;
 use crate::range::Range;
 use crate::service::clock_state::{ClockReport, ClockState};
@@ -191,7 +191,7 @@ impl Oracle {
             return None;
         }
         let clock = self.issued.node().clock().now();
-        (!FIRST_EPOCHS.contains(&clock)).then_some(OracleError::Clock { clock })
+        (!CREDIBLE_CLOCKS.contains(&clock)).then_some(OracleError::Clock { clock })
     }
 
     /// The most timestamps of one request.
@@ -291,27 +291,37 @@ impl RequestServer {
         let owner = deadlines.refuse_while(waiting, issuer.prepare(*patience)).await?;
         if waiting.iter().any(|request| request.follows_clock) {
             match deadlines.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await {
+                Err(error @ OracleError::Internal { .. }) => return Err(error),
                 // Clients that only want timestamps get them.
-                Err(error @ OracleError::ClockTooHigh { .. }) => refuse_to_follow(waiting, &error),
-                followed => followed?,
+                Err(error) => refuse_to_follow(waiting, &error),
+                Ok(()) => {}
             }
         }
         let (mut requests, mut timestamps) = (0, 0);
-        while let Some(request) = waiting.pop_front() {
-            let Some(range) = issuer.take(owner, request.count, request.width.index_max())? else {
+        let answered = loop {
+            let Some(request) = waiting.front() else { break Ok(()) };
+            match issuer.take(owner, request.count, request.width.index_max()) {
+                Ok(Some(range)) => {
+                    (requests, timestamps) = (requests + 1, timestamps + u64::from(range.count));
+                    let request = waiting.pop_front();
+                    drop(request.map(|request| request.answer.send(Ok(range))));
+                }
                 // The indexes of the epoch, or those of 64 bits, are used up.
-                waiting.push_front(request);
-                deadlines.refuse_while(waiting, issuer.advance(owner, *patience)).await?;
-                continue;
-            };
-            (requests, timestamps) = (requests + 1, timestamps + u64::from(range.count));
-            drop(request.answer.send(Ok(range)));
-        }
+                Ok(None) => {
+                    let replaced = issuer.replace_used_up(owner, *patience);
+                    if let Err(error) = deadlines.refuse_while(waiting, replaced).await {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        // Also of a batch that fails: those before the failure have their timestamps.
         count(&counters.requests, requests);
         count(&counters.timestamps, timestamps);
         let latency_ns = began.elapsed().as_nanos() as u64;
         tracing::debug!(requests, timestamps, latency_ns, "answered a batch");
-        Ok(())
+        answered
     }
 }
 

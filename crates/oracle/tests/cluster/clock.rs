@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use esker_oracle::{Advance, OracleError, OracleOptions, Owner, Step};
 use esker_raft::WallClock;
 
-use crate::clients::{Cluster, TEST_TIMEOUT, was_deposed};
+use crate::clients::{Cluster, SLOW_ROUND_TRIP, TEST_TIMEOUT, was_deposed};
 
 /// Nanoseconds of an hour.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -144,6 +144,22 @@ async fn most_clocks_decide_where_epochs_begin() {
         let other = (1..=3).find(|id| *id != leader).unwrap();
         assert!(cluster.oracle(other).follow_clock().await.is_err());
         assert_eq!(cluster.oracle(other).clock().uncertainty(), None);
+    }
+}
+
+/// No request under a lease needs a proof, which brings the clocks of the other voters: a clock that
+/// stepped meanwhile was never noticed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_are_compared_under_a_lease_too() {
+    let cluster = Cluster::with_nodes_at(SLOW_ROUND_TRIP, 3, OracleOptions::default()).await;
+    cluster.switch_leases(true).await;
+    cluster.timestamp(1).await;
+    cluster.ahead[&2].store(3600, SeqCst);
+    let (oracle, begun) = (cluster.oracle(1), Instant::now());
+    while oracle.clock().spread.is_none_or(|spread| spread < Duration::from_secs(3590)) {
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}", oracle.clock());
+        cluster.timestamp(1).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use esker_oracle::{COUNT_MAX, OracleError, OracleOptions};
+use esker_oracle::{COUNT_MAX, OracleError, OracleOptions, TimestampWidth};
+use esker_raft::WallClock;
 
 use crate::clients::{Cluster, TEST_TIMEOUT};
 
@@ -154,6 +155,22 @@ async fn epochs_advance_under_requests() {
             epochs += 1;
         }
         last = next;
+    }
+}
+
+/// Requests for many timestamps of 64 bits use up epochs faster than one in a millisecond: epochs
+/// ran ahead of the clock, and an epoch cannot be taken back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn epochs_that_are_used_up_do_not_run_ahead_of_the_clock() {
+    const AHEAD_MAX: u64 = 20_000_000;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
+    let oracle = cluster.oracle(1);
+    let mut epochs = std::collections::BTreeSet::new();
+    while epochs.len() < 200 {
+        let range = oracle.timestamps_of_width(COUNT_MAX, TimestampWidth::Bits64).await.unwrap();
+        epochs.insert(range.first.epoch);
+        let now = WallClock::default().now();
+        assert!(range.first.epoch <= now + AHEAD_MAX, "{} at {now}", range.first.epoch);
     }
 }
 
