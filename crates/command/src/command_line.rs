@@ -28,7 +28,9 @@ pub fn run<A: CommandFactory + FromArgMatches>(program: impl FnOnce(A) -> Outcom
         }
     };
     signals::survive_file_size_limit();
-    exit::report(program(arguments))
+    let outcome = program(arguments);
+    let _no_clean_up = signals::lock_clean_up();
+    exit::report(outcome)
 }
 
 /// Prints what is wrong with a command line, or the help or the version that it asks for.

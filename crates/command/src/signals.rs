@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -87,6 +87,7 @@ impl Stop {
         let wait = move || {
             // Without its pipe there is nothing to wait for.
             if self.wait().is_ok() {
+                let _begun = lock_clean_up();
                 clean_up();
                 std::process::exit(128 + number.load(Ordering::SeqCst) as i32);
             }
@@ -94,6 +95,15 @@ impl Stop {
         std::thread::Builder::new().name("clean up".into()).spawn(wait)?;
         Ok(())
     }
+}
+
+/// Held from the beginning of a clean-up to the exit that follows it.
+static CLEAN_UP: Mutex<()> = Mutex::new(());
+
+/// Waits for a clean-up that a signal has begun, and so for the exit of the process: without what
+/// was cleaned up a program fails, and its own status would hide the signal.
+pub(crate) fn lock_clean_up() -> MutexGuard<'static, ()> {
+    CLEAN_UP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Closes what a command reads at a signal. Starts a thread that waits for one. Returns whether
