@@ -99,6 +99,24 @@ pub fn wake(waker: Waker) {
     }
 }
 
+/// Wakes the threads among these, and takes them out. They do not wait for wakers of tasks, which
+/// are the caller's code and may take long.
+pub(crate) fn wake_threads(wakers: &mut Vec<Waker>) {
+    wakers.retain(|waker| {
+        let is_of_a_thread = is_of_a_thread(waker);
+        if is_of_a_thread {
+            waker.wake_by_ref();
+        }
+        !is_of_a_thread
+    });
+}
+
+/// Wakes the threads among these, and then the tasks.
+pub(crate) fn wake_threads_first(mut wakers: Vec<Waker>) {
+    wake_threads(&mut wakers);
+    wakers.into_iter().for_each(wake);
+}
+
 #[cold]
 fn collect(waker: Waker) {
     let mut waker = Some(waker);
