@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use esker_disk::{Dir, Lock};
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +20,7 @@ use crate::commit::space_request::SpaceRequests;
 use crate::format::{Footer, LogId, Salt};
 use crate::runtime::clock::STEP_MIN_MS;
 use crate::runtime::counters::Counters;
+use crate::runtime::deferred_wakes::wake;
 use crate::runtime::engine::Engine;
 use crate::runtime::waiters::{Waiters, WaitingCallers};
 use crate::staging::fill_tracker::FillTracker;
@@ -90,6 +91,16 @@ pub(crate) struct State {
     pub(crate) wakers: Vec<Vec<Waker>>,
 }
 
+/// Runs the callbacks of a log, which are the caller's code as wakers are: a component defers both
+/// until it has released its locks.
+struct RunCallbacks(Arc<WriteHalf>);
+
+impl Wake for RunCallbacks {
+    fn wake(self: Arc<Self>) {
+        self.0.run_callbacks();
+    }
+}
+
 impl State {
     /// Returns the next job, and the committer to prepare it; `None` when there is no job, or
     /// another thread is preparing one.
@@ -158,14 +169,16 @@ impl WriteHalf {
     }
 
     /// Has a thread of the engine run the callbacks that are due, if there are any; runs them where
-    /// the engine is stopped. A callback without an outcome is not due: after a close that timed
-    /// out, commits in flight may still end.
+    /// the engine is stopped, when tasks are woken. A callback without an outcome is not due: after
+    /// a close that timed out, commits in flight may still end.
     pub(crate) fn wake_callbacks(&self) {
         let is_due = self.callbacks.first().is_some_and(|first| self.outcome(first).is_some());
-        match is_due && self.engine.is_stopped() {
-            true => self.run_callbacks(),
-            false if is_due => self.queue_commit(),
-            false => {}
+        if !is_due {
+            return;
+        }
+        match self.weak_self.upgrade().filter(|_| self.engine.is_stopped()) {
+            Some(log) => wake(Waker::from(Arc::new(RunCallbacks(log)))),
+            None => self.queue_commit(),
         }
     }
 

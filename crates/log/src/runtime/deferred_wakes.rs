@@ -21,7 +21,8 @@ thread_local! {
 }
 
 /// Has the tasks that calls on this thread wake woken when it is dropped; with several of them,
-/// when the last one is dropped. Threads that wait in a call of the log are woken at once.
+/// when the last one is dropped. So are the callbacks of tickets called, where the engine is
+/// stopped. Threads that wait in a call of the log are woken at once.
 ///
 /// Hold it as long as a lock that a waker may take, and drop it after that lock: as a field after
 /// the guard of the lock. Create it neither where many commits are waited for, since the tasks that

@@ -12,6 +12,7 @@ use std::time::Duration;
 use esker_consensus::{ConsensusLog, Mode, Slot, SnapshotBounds};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{HIGH, HIGHER, LOW, Setting, log_with};
 
@@ -183,5 +184,39 @@ fn a_waker_may_call_the_log_where_an_accept_commits_for_others() {
                 s.log.accept(Slot(slot), LOW, &VALUE).unwrap().detach();
             }
         });
+    });
+}
+
+/// The engine is stopped while an accept commits for others, so their callbacks are called there.
+#[test]
+fn a_callback_may_call_the_log_where_the_engine_is_stopped() {
+    in_time("accept", || {
+        let stops = Arc::new(AtomicBool::new(false));
+        let armed = Arc::clone(&stops);
+        let s = log_with(Mode::Durable, |options| {
+            options.log.buffer_size = 8 << 10;
+            options.log.buffers = 2;
+            let engine = options.log.engine.clone().unwrap();
+            let hook = move |call: &Call<'_>| {
+                if call.op == Op::Write && armed.swap(false, SeqCst) {
+                    engine.stop();
+                }
+                Ok(())
+            };
+            options.log.disk = Arc::new(HookedDisk::new(Arc::clone(&options.log.disk), hook));
+        });
+        let (called, calls) = mpsc::channel();
+        let log = s.log.clone();
+        s.log.accept(Slot(0), LOW, &VALUE).unwrap().on_resolved(move |_| {
+            // Takes the lock of every slot, and drops none.
+            drop(log.truncate_from(Slot(1 << 20)));
+            called.send(()).unwrap();
+        });
+        stops.store(true, SeqCst);
+        for slot in 1..20 {
+            let Ok(ticket) = s.log.accept(Slot(slot), LOW, &VALUE) else { break };
+            ticket.detach();
+        }
+        calls.try_recv().expect("the callback is called where the engine is stopped");
     });
 }
