@@ -1,11 +1,11 @@
 //! The writing half of an open log: the state shared by appenders, committers and maintenance.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
 use esker_disk::{Dir, Lock};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, ReentrantMutex};
 
 use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
@@ -53,8 +53,9 @@ pub(crate) struct WriteHalf {
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
-    /// Held while a checkpoint is written; the number of those begun in this session.
-    pub(crate) checkpoints: Mutex<u64>,
+    /// Held while a checkpoint is written, which may wait for commits and so wake tasks; the number
+    /// of those begun in this session.
+    pub(crate) checkpoints: ReentrantMutex<AtomicU64>,
     /// Whether a snapshot is being received.
     pub(crate) receiving: Arc<AtomicBool>,
     /// Notified when the committer is back and when an in-flight commit ends.
