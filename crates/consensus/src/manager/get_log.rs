@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
-
 use esker_disk::process;
+use esker_log::component::DeferredWakes;
 
 use crate::errors::manager_errors::OpenError;
 use crate::errors::snapshot_errors::SnapshotError;
@@ -188,6 +188,8 @@ impl ManagerInner {
             let (size, limit) = (key.len() as u64, LABEL_LIMIT as u64);
             return Err(OpenError::EntryTooLarge { size, limit });
         }
+        // Dropped after the lock: a waker may call the manager.
+        let _wakes = DeferredWakes::new();
         // Before a claim: a backup that holds this waits for claims.
         let _opening = self.openings.read();
         loop {
