@@ -172,6 +172,18 @@ fn a_callback_waits_for_the_locks_of_a_component() {
     assert!(matches!(receiver.try_recv(), Ok((Err(LogError::Stopped), true))));
 }
 
+/// Guards: the queue of the engine was the last owner of the log, and dropped it and the callback.
+#[test]
+fn a_callback_of_a_closed_log_is_called_when_the_engine_stops() {
+    let (log, _, engine) = log();
+    let (sender, receiver): Outcomes = channel();
+    log.append(payload(1)).unwrap().on_durable(send(&sender));
+    drop(log);
+    assert!(receiver.try_recv().is_err(), "no thread has called it");
+    engine.stop();
+    assert_eq!(receiver.try_recv().unwrap().unwrap().seq, Seq(1));
+}
+
 /// It may append, and the log may be dropped meanwhile.
 #[test]
 fn a_callback_may_use_the_log() {
