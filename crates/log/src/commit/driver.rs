@@ -22,7 +22,7 @@ use crate::commit::core::schedule::{Action, Event, Runner, schedule};
 use crate::commit::core::{BrokenInvariant, Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
-use crate::runtime::deferred_wakes::{wake, wake_threads};
+use crate::runtime::deferred_wakes::{DeferredWakes, wake, wake_threads};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::WaitingCallers;
 use crate::store::watermark_page::WatermarkPage;
@@ -362,10 +362,15 @@ impl WriteHalf {
         if backwards {
             in_flight.reverse();
         }
+        // Tasks are woken without a commit in flight: closing waits for all, and this thread may be
+        // the one that a waker closes the log on.
+        let wakes = DeferredWakes::new();
         for io in in_flight {
             state = self.execute(state, io, wakers);
         }
-        state
+        drop(state);
+        drop(wakes);
+        self.lock()
     }
 }
 
