@@ -315,6 +315,7 @@ impl Store {
     /// [`BackupError`]. In [`BackupError::Store`], for example [`StoreError::Closed`] when the
     /// store is closed meanwhile, and [`esker_log::Error::NoSpace`] when there is no room for the
     /// copy. The store is not affected, and the files of the copy are removed.
+    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
     ///
     /// # Examples
     /// ```
@@ -346,7 +347,8 @@ impl Store {
     ///
     /// # Errors
     /// [`CompactError`]. In [`CompactError::Store`], [`StoreError::Closed`] also when the store is
-    /// closed meanwhile, and [`esker_log::Error::NoSpace`] only if nothing could be freed.
+    /// closed meanwhile, and [`esker_log::Error::NoSpace`] only if nothing could be freed;
+    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
     pub fn compact(&self) -> Result<Reclaimed, CompactError> {
         self.writer.compact()
     }
@@ -363,8 +365,9 @@ impl Store {
     /// Durable when it returns, and everything accepted before it, too.
     ///
     /// # Errors
-    /// [`StoreError`], for example with [`esker_log::Error::NoSpace`]. The store stays usable,
-    /// unless its log failed.
+    /// [`StoreError`], for example with [`esker_log::Error::NoSpace`], or
+    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans or writes a
+    /// checkpoint. The store stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool, StoreError> {
         self.writer.view().refuse_if_closing()?;
         self.writer.write_checkpoint(DumpPace::Whole)

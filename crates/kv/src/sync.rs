@@ -4,6 +4,7 @@ use std::ops::Range;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+pub(crate) use esker_log::component::wake;
 pub(crate) use esker_log::prefetch;
 
 /// The accesses to memory that no lock guards. The model checker finds two at the same time; here

@@ -12,6 +12,7 @@ mod sync {
     pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) use crate::epochs::{Guard, pin};
+    pub(crate) use crate::stubs::wake::wake;
     pub(crate) use crate::stubs::{Accesses, prefetch};
 
     /// loom does not model fairness.

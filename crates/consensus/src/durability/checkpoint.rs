@@ -84,6 +84,7 @@ use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::{RECORD_LIMIT_MAX, Ticket};
+use parking_lot::ReentrantMutexGuard;
 
 use crate::base::slot::{first_slot_of, page_of};
 use crate::component::COMPONENT;
@@ -130,8 +131,14 @@ impl Inner {
     /// Takes a checkpoint, whether or not one is due.
     pub(crate) fn checkpoint_now(&self) -> Result<(), StorageError> {
         refuse_if_forked()?;
-        let _running = self.checkpoints.lock();
+        let _running = self.lock_checkpoints()?;
         self.checkpoint(0)
+    }
+
+    /// Waits for a checkpoint that another thread takes. Refuses a thread that takes one itself.
+    pub(crate) fn lock_checkpoints(&self) -> Result<ReentrantMutexGuard<'_, ()>, StorageError> {
+        let busy = esker_log::Error::Busy { what: "this thread takes a checkpoint" };
+        self.checkpoints.lock().ok_or(StorageError::Log(busy))
     }
 
     /// Schedules a checkpoint when one is due. The caller holds no lock of the log.
@@ -149,7 +156,7 @@ impl Inner {
 
     /// The background job. After a failure, the next attempt waits for more records.
     fn automatic_checkpoint(&self) -> Result<(), StorageError> {
-        let _running = self.checkpoints.lock();
+        let Some(_running) = self.checkpoints.lock() else { return Ok(()) };
         if !self.is_checkpoint_due() {
             return Ok(());
         }

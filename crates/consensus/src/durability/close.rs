@@ -29,7 +29,7 @@ impl Inner {
         // A waker may close the log on the thread that takes a checkpoint. That one stays
         // unfinished, and none can be taken: it may have appended a page that the index does not
         // name yet.
-        let running = self.checkpoints.lock_of_another();
+        let running = self.checkpoints.lock();
         self.count_durable(&crossbeam_epoch::pin());
         let mut locks = self.all_locks()?;
         if locks.promise_state().closed {
@@ -140,6 +140,7 @@ mod tests {
     use esker_disk::sim::{Effect, Fault, SimDisk};
 
     use super::*;
+    use crate::component::COMPONENT;
     use crate::{Ballot, Options, Slot};
 
     /// Drops the handle that it has, which may be the last one.
@@ -180,9 +181,12 @@ mod tests {
                 }
                 let inner = Arc::clone(&log.inner);
                 *waker.0.lock().unwrap() = Some(log);
+                let named = || inner.log.component().app_metadata(COMPONENT).unwrap();
+                let before = named();
                 drop(inner.checkpoint_now());
                 assert!(waker.0.lock().unwrap().is_none(), "no task is woken");
                 assert!(inner.status.is_closed());
+                assert_eq!(named(), before, "a checkpoint is taken inside another");
                 done.send(()).unwrap();
             });
             ended.recv_timeout(Duration::from_secs(60)).unwrap();

@@ -43,7 +43,8 @@ impl<'a> Maintenance<'a> {
     ///
     /// # Errors
     /// [`StorageError::ReadOnly`]; [`StorageError::Closed`], also when the log is closed meanwhile;
-    /// [`StorageError::Log`].
+    /// [`StorageError::Log`], with [`esker_log::Error::Busy`] where a waker calls this on a thread
+    /// that takes a checkpoint.
     pub fn checkpoint(&self) -> Result<(), StorageError> {
         self.inner.checkpoint_now()
     }
@@ -52,7 +53,8 @@ impl<'a> Maintenance<'a> {
     /// and is not throttled; other operations continue meanwhile. Truncations start the same work
     /// in the background. Call this to wait for it, in tests or as an operator.
     ///
-    /// While a backup copies the logs of a manager, this does nothing.
+    /// While a backup copies the logs of a manager, this does nothing. Nor does it where a waker
+    /// calls it on a thread that reclaims.
     ///
     /// The background job does less: it copies live records only if more bytes are dead than live.
     ///

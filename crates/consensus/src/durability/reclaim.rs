@@ -92,7 +92,7 @@ impl Inner {
         let Some(_no_backup) = self.reclaiming.try_removal() else {
             return Ok(Reclaimed::default());
         };
-        let _pass = self.reclaiming.lock_pass();
+        let Some(_pass) = self.reclaiming.lock_pass() else { return Ok(Reclaimed::default()) };
         self.refuse_if_not_writable()?;
         self.reclaiming.swap_newest(self.log.accepted().0);
         let pass = ReclaimPass { inner: self, throttled: effort == Effort::Lazy };
@@ -266,7 +266,7 @@ impl Owner for ReclaimPass<'_> {
     }
 
     fn before_drop(&self, cut: Seq) -> Result<(), StorageError> {
-        let _running = self.inner.checkpoints.lock();
+        let _running = self.inner.lock_checkpoints()?;
         self.inner.background.go_on()?;
         self.inner.checkpoint(cut.0)
     }

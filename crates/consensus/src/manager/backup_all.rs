@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{DirDisk, Lock};
-use esker_log::component::accepted_at_one_moment;
+use esker_log::component::{DeferredWakes, accepted_at_one_moment};
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, BackupSummary, Extent, LogCopy};
@@ -174,6 +174,8 @@ impl ManagerInner {
     /// As [`ManagerInner::parts`]; `None` if a log that is not open was not closed cleanly, or a
     /// snapshot was published meanwhile.
     fn try_parts(&self) -> Result<Option<Vec<KeyedExtent>>, OpenError> {
+        // Dropped after the lock: a waker may call the manager.
+        let wakes = DeferredWakes::new();
         let no_opening = self.openings.write();
         let (mut parts, mut open) = (Vec::new(), Vec::<(usize, LogGuard)>::new());
         for key in self.registry.keys()? {
@@ -196,6 +198,7 @@ impl ManagerInner {
         let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
         let accepted = accepted_at_one_moment(&logs);
         drop(no_opening);
+        drop(wakes);
         for (part, guard) in &open {
             // A newer one may cover slots that were truncated at that moment; an older one does
             // not.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use esker_log::component::DeferredWakes;
 use parking_lot::Mutex;
 
 use crate::errors::manager_errors::ManagerError;
@@ -62,6 +63,8 @@ impl LogManager {
 impl ManagerInner {
     /// Closes the log of a key if it is open and not in use.
     pub(super) fn close_log(&self, key: &[u8]) -> Result<bool, ManagerError> {
+        // Dropped after the claim: a waker may get the log.
+        let _wakes = DeferredWakes::new();
         match self.logs.claim_idle(key) {
             None => Ok(false),
             Some(Err(references)) => Err(ManagerError::InUse { references }),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::process;
+use esker_log::component::DeferredWakes;
 
 use crate::errors::manager_errors::OpenError;
 use crate::errors::snapshot_errors::SnapshotError;
@@ -183,6 +184,8 @@ impl ManagerInner {
             let (size, limit) = (key.len() as u64, LABEL_LIMIT as u64);
             return Err(OpenError::EntryTooLarge { size, limit });
         }
+        // Dropped after the lock: a waker may call the manager.
+        let _wakes = DeferredWakes::new();
         // Before a claim: a backup that holds this waits for claims.
         let _opening = self.openings.read();
         loop {

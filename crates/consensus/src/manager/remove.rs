@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
+use esker_log::component::DeferredWakes;
 
 use crate::component::{COMPONENT, COPY_COMPONENT};
 use crate::errors::manager_errors::{ManagerError, WrongLabel};
@@ -38,6 +39,8 @@ impl LogManager {
     ///   changed.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, ManagerError> {
         let (inner, key) = (self.inner()?, key.as_ref());
+        // Dropped after claim and lock: a waker may call the manager.
+        let _wakes = DeferredWakes::new();
         let _no_backup = inner.shared.removals.read();
         loop {
             inner.refuse_unremovable(key)?;

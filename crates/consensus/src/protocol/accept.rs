@@ -278,12 +278,12 @@ impl Inner {
         guard: &Guard,
     ) -> Result<Option<AcceptOutcome>, AcceptError> {
         let Proposal { slot, ballot, .. } = proposal;
+        self.load_page(slot);
         let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
             return self.accept_at(&promise_state, proposal, evicted, guard);
         }
         drop(promise_state);
-        self.load_page(slot);
         let mut locks = self.all_locks()?;
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, proposal, evicted, guard)?;

@@ -83,6 +83,7 @@ impl ConsensusLog {
 
 impl Inner {
     fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket, CommitError> {
+        self.load_page(slot);
         let guard = crossbeam_epoch::pin();
         let promise_state = self.slot_lock(slot)?;
         self.writable(&promise_state)?;

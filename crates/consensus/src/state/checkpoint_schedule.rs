@@ -1,9 +1,8 @@
 //! When an automatic checkpoint is due.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::ThreadId;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 
 /// The part of the interval that the next automatic checkpoint waits for after a failed one.
 const RETRY_INTERVAL_DIVISOR: u64 = 8;
@@ -11,10 +10,8 @@ const RETRY_INTERVAL_DIVISOR: u64 = 8;
 /// The schedule of automatic checkpoints, in records.
 #[derive(Debug)]
 pub(crate) struct CheckpointSchedule {
-    /// Held while a checkpoint is taken and while the log is closed.
-    running: Mutex<()>,
-    /// The thread that holds `running`.
-    holder: Mutex<Option<ThreadId>>,
+    /// Held while a checkpoint is taken and while the log is closed. Both wake tasks.
+    running: ReentrantMutex<()>,
     /// The number of records between two automatic checkpoints.
     interval: u64,
     /// The newest record that the last checkpoint covers.
@@ -23,40 +20,18 @@ pub(crate) struct CheckpointSchedule {
     retry_at: AtomicU64,
 }
 
-/// Held while a checkpoint is taken and while the log is closed.
-#[derive(Debug)]
-pub(crate) struct CheckpointLock<'a> {
-    holder: &'a Mutex<Option<ThreadId>>,
-    // Released after `holder` is cleared.
-    _running: MutexGuard<'a, ()>,
-}
-
-impl Drop for CheckpointLock<'_> {
-    fn drop(&mut self) {
-        *self.holder.lock() = None;
-    }
-}
-
 impl CheckpointSchedule {
     pub(crate) fn new(interval: u64) -> Self {
         debug_assert!(interval > 0, "a checkpoint would be due after every record");
         let (covered, retry_at) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (running, holder) = (Mutex::default(), Mutex::default());
-        Self { running, holder, interval, covered, retry_at }
+        Self { running: ReentrantMutex::default(), interval, covered, retry_at }
     }
 
-    /// Waits for a checkpoint or a close that is in progress.
-    pub(crate) fn lock(&self) -> CheckpointLock<'_> {
-        let running = self.running.lock();
-        *self.holder.lock() = Some(std::thread::current().id());
-        CheckpointLock { holder: &self.holder, _running: running }
-    }
-
-    /// As [`CheckpointSchedule::lock`]; `None` if it would wait for its own thread: that calls a
-    /// waker, which is the caller's code, while it takes a checkpoint.
-    pub(crate) fn lock_of_another(&self) -> Option<CheckpointLock<'_>> {
-        let is_own = *self.holder.lock() == Some(std::thread::current().id());
-        (!is_own).then(|| self.lock())
+    /// Waits for a checkpoint or a close that is in progress. `None` where this thread is the one
+    /// that takes it: a waker, which is the caller's code, calls the log there.
+    pub(crate) fn lock(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
+        let is_own = self.running.is_owned_by_current_thread();
+        (!is_own).then(|| self.running.lock())
     }
 
     /// The number of records since the last checkpoint, of which `newest` is the last. It may be

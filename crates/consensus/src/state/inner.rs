@@ -384,7 +384,7 @@ impl Inner {
         }
     }
 
-    /// Reads the page of a slot, for a call that then takes all slot locks: with them, every caller
+    /// Reads the page of a slot, for a call that then takes slot locks: with them, other callers
     /// would wait for the disk. A page stays in memory. One that cannot be read is met again.
     pub(crate) fn load_page(&self, slot: u64) {
         drop(self.page(slot, &crossbeam_epoch::pin()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use esker_log::reclaim::Reclaimed;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock, RwLockReadGuard};
 
 /// The progress of reclaiming since the log was opened.
 #[derive(Debug)]
@@ -12,8 +12,8 @@ pub(crate) struct ReclaimProgress {
     /// Held while segments or snapshots are removed, and by a backup, which needs them all. One for
     /// all logs of a manager.
     removals: Arc<RwLock<()>>,
-    /// Held during a pass.
-    pass: Mutex<()>,
+    /// Held during a pass, which wakes tasks.
+    pass: ReentrantMutex<()>,
     reclaimed: Mutex<Reclaimed>,
     /// The newest record when the last step of a pass ended.
     newest: AtomicU64,
@@ -21,7 +21,7 @@ pub(crate) struct ReclaimProgress {
 
 impl ReclaimProgress {
     pub(crate) fn new(removals: Arc<RwLock<()>>) -> Self {
-        let (pass, reclaimed) = (Mutex::default(), Mutex::default());
+        let (pass, reclaimed) = (ReentrantMutex::default(), Mutex::default());
         Self { removals, pass, reclaimed, newest: AtomicU64::new(0) }
     }
 
@@ -30,9 +30,11 @@ impl ReclaimProgress {
         self.removals.try_read()
     }
 
-    /// Waits for a pass that is in progress.
-    pub(crate) fn lock_pass(&self) -> MutexGuard<'_, ()> {
-        self.pass.lock()
+    /// Waits for a pass that is in progress. `None` where it is in progress on this thread: a waker
+    /// calls the log there.
+    pub(crate) fn lock_pass(&self) -> Option<ReentrantMutexGuard<'_, ()>> {
+        let is_own = self.pass.is_owned_by_current_thread();
+        (!is_own).then(|| self.pass.lock())
     }
 
     /// Stores the newest record. Returns the one that the last step stored.

@@ -166,7 +166,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange, BackupError>
             Ok(None) => return Err(esker_log::Error::NotFound { seq: left.end }.into()),
             Err(esker_log::ReadError::Trimmed(trimmed)) => {
                 trim_retries.count(trimmed)?;
-                source.hold_cleaning();
+                source.hold_cleaning()?;
                 left = source.begin()?;
                 begins = true;
             }

@@ -1,7 +1,7 @@
 //! The source of a backup: an open store, or the log of one that another process has open.
 
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
-use parking_lot::MutexGuard;
+use parking_lot::ReentrantMutexGuard;
 
 use crate::base::operation_errors::BackupError;
 use crate::state::gap::range_before;
@@ -30,7 +30,7 @@ pub(super) trait Source {
     /// Finds the records that are left.
     fn begin(&mut self) -> Result<RecordsLeft, BackupError>;
     /// Cleaning dropped records that were not copied yet: keeps it from doing so again.
-    fn hold_cleaning(&mut self);
+    fn hold_cleaning(&mut self) -> Result<(), BackupError>;
     fn refuse_if_closed(&self) -> Result<(), BackupError>;
 }
 
@@ -38,7 +38,7 @@ pub(super) trait Source {
 pub(super) struct OpenStore<'a> {
     writer: &'a Writer,
     /// The lock that keeps cleaning from beginning a pass.
-    pass: Option<MutexGuard<'a, ()>>,
+    pass: Option<ReentrantMutexGuard<'a, ()>>,
 }
 
 impl<'a> OpenStore<'a> {
@@ -55,10 +55,11 @@ impl Source for OpenStore<'_> {
         Ok(RecordsLeft { stream, oldest, end: self.writer.log.durable() })
     }
 
-    fn hold_cleaning(&mut self) {
+    fn hold_cleaning(&mut self) -> Result<(), BackupError> {
         if self.pass.is_none() {
-            self.pass = Some(self.writer.cleaning().lock_pass());
+            self.pass = Some(self.writer.cleaning().lock_pass()?);
         }
+        Ok(())
     }
 
     fn refuse_if_closed(&self) -> Result<(), BackupError> {
@@ -88,7 +89,9 @@ impl Source for LogReader<'_> {
         Ok(RecordsLeft { stream, oldest, end: self.0.durable() })
     }
 
-    fn hold_cleaning(&mut self) {}
+    fn hold_cleaning(&mut self) -> Result<(), BackupError> {
+        Ok(())
+    }
 
     /// The stream itself ends when the reader is closed.
     fn refuse_if_closed(&self) -> Result<(), BackupError> {

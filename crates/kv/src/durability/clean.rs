@@ -337,7 +337,7 @@ mod tests {
     fn writers_do_not_wait_for_a_backup_that_holds_cleaning() {
         let options = Options::on(Arc::new(SimDisk::new(1)));
         let writer = open("/store".into(), options).unwrap();
-        let held = writer.cleaning().lock_pass();
+        let held = writer.cleaning().lock_pass().unwrap();
         writer.clean_now();
         let throttle = writer.cleaning().throttle();
         throttle.consider(u64::MAX, || true, || writer.cleaning().request().is_made());

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::thread::JoinHandle;
 
 use esker_log::reclaim::Reclaimed;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, ReentrantMutex, ReentrantMutexGuard};
 
+use crate::base::store_error::StoreError;
 use crate::state::request::Request;
 use crate::state::throttle::{BLOCKING_WAIT_MAX, Throttle};
 
@@ -15,8 +16,9 @@ const BEHIND_SEGMENTS: u64 = 4;
 /// The state of cleaning.
 #[derive(Debug, Default)]
 pub(crate) struct Cleaning {
-    /// Held during a pass.
-    pass: Mutex<()>,
+    /// Held during a pass. That waits for commits, and lets writers continue, so it wakes tasks
+    /// meanwhile.
+    pass: ReentrantMutex<()>,
     /// The background thread, while it runs.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Passes in the background.
@@ -62,23 +64,38 @@ struct LiveBytes {
 
 impl Cleaning {
     /// Keeps other passes from beginning.
-    pub(crate) fn lock_pass(&self) -> MutexGuard<'_, ()> {
-        self.pass.lock()
+    ///
+    /// # Errors
+    /// [`Busy`](esker_log::Error::Busy) on a thread that has the lock: a waker called the store.
+    pub(crate) fn lock_pass(&self) -> Result<ReentrantMutexGuard<'_, ()>, StoreError> {
+        self.refuse_in_pass()?;
+        Ok(self.pass.lock())
     }
 
     /// As [`Cleaning::lock_pass`], for a pass that writers may be waiting for. A backup may hold
     /// the lock until it ends, so writers continue meanwhile. Calls `check` between, which may end
     /// the wait with an error.
-    pub(crate) fn lock_pass_for_writers<E>(
+    ///
+    /// # Errors
+    /// As [`Cleaning::lock_pass`], and that of `check`.
+    pub(crate) fn lock_pass_for_writers(
         &self,
-        check: impl Fn() -> Result<(), E>,
-    ) -> Result<MutexGuard<'_, ()>, E> {
+        check: impl Fn() -> Result<(), StoreError>,
+    ) -> Result<ReentrantMutexGuard<'_, ()>, StoreError> {
+        self.refuse_in_pass()?;
         loop {
             check()?;
             if let Some(pass) = self.pass.try_lock_for(BLOCKING_WAIT_MAX) {
                 return Ok(pass);
             }
             self.throttle.open();
+        }
+    }
+
+    fn refuse_in_pass(&self) -> Result<(), StoreError> {
+        match self.pass.is_owned_by_current_thread() {
+            true => Err(esker_log::Error::Busy { what: "this thread cleans the store" }.into()),
+            false => Ok(()),
         }
     }
 

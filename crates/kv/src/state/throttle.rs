@@ -15,7 +15,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, wake};
 use crate::sync::{Ordering::Relaxed, Ordering::SeqCst};
 
 /// The longest time that a blocking call waits.
@@ -104,7 +104,7 @@ impl Throttle {
         if self.closed.swap(false, SeqCst) {
             let wakers = self.lock().take();
             self.opened.notify_all();
-            wakers.into_iter().for_each(Waker::wake);
+            wakers.into_iter().for_each(wake);
         }
     }
 
@@ -261,6 +261,27 @@ mod tests {
         assert!(poll(0, 0) && poll(1, 0));
         let woken = counts.each_ref().map(|count| count.0.load(SeqCst));
         assert_eq!(woken, [1, 2, 1], "the last task that polled");
+    }
+
+    /// Guards: it ended the cleaning thread, which fails the store.
+    #[test]
+    fn a_waker_that_panics_stops_no_other() {
+        struct Panics(AtomicBool);
+        impl std::task::Wake for Panics {
+            fn wake(self: Arc<Self>) {
+                assert!(self.0.swap(true, SeqCst), "on purpose, the first time");
+            }
+        }
+        let throttle = Throttle::default();
+        throttle.consider(STEP_BYTES, || true, || true);
+        let panics = [0; 2].map(|_| Arc::new(Panics(AtomicBool::new(false))));
+        let mut futures = [0; 2].map(|_| Box::pin(throttle.wait()));
+        for (future, panics) in futures.iter_mut().zip(&panics) {
+            let waker = Arc::clone(panics).into();
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        throttle.open();
+        assert!(panics.iter().all(|panics| panics.0.load(SeqCst)), "both are woken");
     }
 
     /// Runs a future on this thread.

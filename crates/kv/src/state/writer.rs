@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_log::Log;
+use esker_log::component::DeferredWakes;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::base::options::Options;
@@ -21,6 +22,14 @@ pub(crate) struct Writer {
     cleaning: Cleaning,
     checkpoint: Mutex<LastCheckpoint>,
     replayed: u64,
+}
+
+/// The lock of the catalog, held.
+#[derive(Debug)]
+pub(crate) struct HeldCatalog<'a> {
+    _lock: MutexGuard<'a, ()>,
+    // Dropped after the lock.
+    _wakes: DeferredWakes,
 }
 
 /// The last checkpoint, as a store remembers it.
@@ -79,9 +88,10 @@ impl Writer {
         &self.cleaning
     }
 
-    /// Keeps other threads from creating or dropping keyspaces.
-    pub(crate) fn lock_catalog(&self) -> MutexGuard<'_, ()> {
-        self.catalog_lock.lock()
+    /// Keeps other threads from creating or dropping keyspaces. Tasks that the caller wakes
+    /// meanwhile are woken after the release, since their wakers may do so.
+    pub(crate) fn lock_catalog(&self) -> HeldCatalog<'_> {
+        HeldCatalog { _lock: self.catalog_lock.lock(), _wakes: DeferredWakes::new() }
     }
 
     pub(crate) fn last_checkpoint(&self) -> LastCheckpoint {

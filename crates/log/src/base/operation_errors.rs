@@ -199,7 +199,8 @@ pub enum SnapshotError {
         /// The most bytes.
         limit: u64,
     },
-    /// Another snapshot is being received, or snapshots are removed faster than one is read.
+    /// Another snapshot is being received, snapshots are removed faster than one is read, or the
+    /// thread writes a checkpoint already.
     Busy {
         /// The operation that is in progress.
         what: &'static str,

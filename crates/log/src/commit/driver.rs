@@ -22,7 +22,7 @@ use crate::commit::core::schedule::{Action, Event, Runner, schedule};
 use crate::commit::core::{BrokenInvariant, Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
-use crate::runtime::deferred_wakes::wake;
+use crate::runtime::deferred_wakes::{DeferredWakes, wake, wake_threads};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::WaitingCallers;
 use crate::store::watermark_page::WatermarkPage;
@@ -303,11 +303,15 @@ impl WriteHalf {
             self.on_locked(&mut state, Event::CommitterFree);
         }
         drop(state);
-        wakers.drain(..).for_each(wake);
+        wake_threads(wakers);
+        let tasks = wakers.len();
+        self.waiters.take_readers(mark.seq, wakers);
+        wake_threads(wakers);
+        wakers.drain(..tasks).for_each(wake);
         if space_waits || self.callbacks.first().is_some_and(|first| first <= mark.seq) {
             self.queue_commit();
         }
-        self.waiters.wake_readers(mark.seq, wakers);
+        wakers.drain(..).for_each(wake);
         if (moved && self.pending.is_rotation_pending())
             || self.space.preallocator().needs_maintenance()
         {
@@ -358,10 +362,15 @@ impl WriteHalf {
         if backwards {
             in_flight.reverse();
         }
+        // Tasks are woken without a commit in flight: closing waits for all, and this thread may be
+        // the one that a waker closes the log on.
+        let wakes = DeferredWakes::new();
         for io in in_flight {
             state = self.execute(state, io, wakers);
         }
-        state
+        drop(state);
+        drop(wakes);
+        self.lock()
     }
 }
 

@@ -10,6 +10,7 @@ use esker_disk::process;
 use parking_lot::MutexGuard;
 
 use crate::commit::write_half::{State, WriteHalf};
+use crate::runtime::deferred_wakes::DeferredWakes;
 
 /// The lock of the set of segments. When it is released, a request for space that waited for that
 /// is queued again: what changed may have freed some.
@@ -17,6 +18,14 @@ use crate::commit::write_half::{State, WriteHalf};
 pub(crate) struct ChangingSegments<'a> {
     log: &'a WriteHalf,
     lock: Option<MutexGuard<'a, ()>>,
+    // Dropped after the lock.
+    _wakes: DeferredWakes,
+}
+
+impl<'a> ChangingSegments<'a> {
+    fn new(log: &'a WriteHalf, lock: MutexGuard<'a, ()>) -> Self {
+        Self { log, lock: Some(lock), _wakes: DeferredWakes::new() }
+    }
 }
 
 impl Drop for ChangingSegments<'_> {
@@ -35,12 +44,11 @@ impl WriteHalf {
 
     /// Takes the lock of the set of segments, or waits for it.
     pub(crate) fn change_segments(&self) -> ChangingSegments<'_> {
-        ChangingSegments { log: self, lock: Some(self.segments.lock()) }
+        ChangingSegments::new(self, self.segments.lock())
     }
 
     /// As [`WriteHalf::change_segments`], or `None` where another thread has the lock.
     pub(crate) fn try_change_segments(&self) -> Option<ChangingSegments<'_>> {
-        let lock = self.segments.try_lock()?;
-        Some(ChangingSegments { log: self, lock: Some(lock) })
+        Some(ChangingSegments::new(self, self.segments.try_lock()?))
     }
 }

@@ -1,11 +1,13 @@
 //! The disk space of an open log: the reserve, spare files, and blocks that are written ahead.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::commit::preallocator::Preallocator;
+use crate::runtime::deferred_wakes::DeferredWakes;
 use crate::store::space_reserve::Reserve;
 
 #[derive(Debug)]
@@ -19,6 +21,28 @@ pub(crate) struct LogSpace {
     is_shared: AtomicBool,
     /// The numbers of the spare files.
     spares: Mutex<Vec<u64>>,
+}
+
+/// The reserve, locked: no other thread preallocates.
+#[derive(Debug)]
+pub(crate) struct HeldReserve<'a> {
+    reserve: MutexGuard<'a, Reserve>,
+    // Dropped after the lock.
+    _wakes: DeferredWakes,
+}
+
+impl Deref for HeldReserve<'_> {
+    type Target = Reserve;
+
+    fn deref(&self) -> &Reserve {
+        &self.reserve
+    }
+}
+
+impl DerefMut for HeldReserve<'_> {
+    fn deref_mut(&mut self) -> &mut Reserve {
+        &mut self.reserve
+    }
 }
 
 impl LogSpace {
@@ -37,8 +61,8 @@ impl LogSpace {
     }
 
     /// Takes the lock of the reserve, or waits while another thread preallocates.
-    pub(crate) fn lock_reserve(&self) -> MutexGuard<'_, Reserve> {
-        self.reserve.lock()
+    pub(crate) fn lock_reserve(&self) -> HeldReserve<'_> {
+        HeldReserve { reserve: self.reserve.lock(), _wakes: DeferredWakes::new() }
     }
 
     /// The size of the reserve in bytes.

@@ -154,7 +154,7 @@ impl WriteHalf {
         let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
         let error = error.for_want_of_space(self.dir.path(), bytes, durable);
         if !error.is_no_space() {
-            self.fail_under_lock(error.clone());
+            self.fail(error.clone());
         }
         error
     }
@@ -165,7 +165,7 @@ impl WriteHalf {
         if error.is_no_space() || error.failed_to_open() {
             tracing::warn!(error = with_causes(&error), "{failed}");
         } else {
-            self.fail_under_lock(error);
+            self.fail(error);
         }
     }
 
@@ -228,7 +228,7 @@ impl WriteHalf {
         let lends = self.lends(&reserve);
         self.lock().core.renew_share(lends);
         if let Err(error) = self.record_size(&mut reserve) {
-            self.fail_under_lock(error);
+            self.fail(error);
         }
     }
 

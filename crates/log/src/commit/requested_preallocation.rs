@@ -6,7 +6,7 @@ use crate::commit::core::schedule::Event;
 use crate::commit::preallocation::Space;
 use crate::commit::space_request::{Failed, SpaceRequest};
 use crate::commit::write_half::WriteHalf;
-use crate::runtime::deferred_wakes::wake;
+use crate::runtime::deferred_wakes::wake_threads_first;
 
 impl WriteHalf {
     /// Queues a request for space again that waited.
@@ -109,6 +109,6 @@ impl WriteHalf {
         let mut wakers = Vec::new();
         drop(state);
         self.waiters.take_callers(0, &mut wakers);
-        wakers.drain(..).for_each(wake);
+        wake_threads_first(wakers);
     }
 }

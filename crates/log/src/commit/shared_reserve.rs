@@ -52,7 +52,7 @@ impl WriteHalf {
     /// of the one that asks.
     fn record_or_fail(&self, reserve: &mut Reserve) {
         if let Err(error) = self.record_size(reserve) {
-            self.fail_under_lock(error);
+            self.fail(error);
         }
     }
 

@@ -18,29 +18,16 @@ impl WriteHalf {
         panic_if_broken(self.enter_terminal_state(state, error, through));
     }
 
-    /// Records a failure outside a commit, for a caller that holds no lock.
+    /// Records a failure outside a commit, and wakes all waiters; under the lock of the reserve or
+    /// of the set of segments, tasks after its release. The caller does not hold the state lock.
     pub(crate) fn fail(&self, error: Error) {
-        let broken = self.record_failure(error);
+        let broken = {
+            let mut state = self.lock();
+            let through = state.core.durable().seq;
+            self.enter_terminal_state(&mut state, error, through)
+        };
         self.wake_all();
         panic_if_broken(broken);
-    }
-
-    /// As [`WriteHalf::fail`], for a caller that holds the lock of the reserve or of the set of
-    /// segments. A thread of the engine wakes the waiters: a waker is the caller's code, and may
-    /// close the log, which takes these locks.
-    pub(crate) fn fail_under_lock(&self, error: Error) {
-        let broken = self.record_failure(error);
-        match self.engine.is_manual() || self.engine.is_stopped() {
-            true => self.wake_all(),
-            false => self.queue_commit(),
-        }
-        panic_if_broken(broken);
-    }
-
-    fn record_failure(&self, error: Error) -> Option<&'static str> {
-        let mut state = self.lock();
-        let through = state.core.durable().seq;
-        self.enter_terminal_state(&mut state, error, through)
     }
 
     /// Fails the log because its state contradicts itself. The caller does not hold the state lock.

@@ -1,11 +1,11 @@
 //! The writing half of an open log: the state shared by appenders, committers and maintenance.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Wake, Waker};
 
 use esker_disk::{Dir, Lock};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, ReentrantMutex};
 
 use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
@@ -20,6 +20,7 @@ use crate::commit::space_request::SpaceRequests;
 use crate::format::{Footer, LogId, Salt};
 use crate::runtime::clock::STEP_MIN_MS;
 use crate::runtime::counters::Counters;
+use crate::runtime::deferred_wakes::wake;
 use crate::runtime::engine::Engine;
 use crate::runtime::waiters::{Waiters, WaitingCallers};
 use crate::staging::fill_tracker::FillTracker;
@@ -52,8 +53,9 @@ pub(crate) struct WriteHalf {
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
-    /// Held while a checkpoint is written; the number of those begun in this session.
-    pub(crate) checkpoints: Mutex<u64>,
+    /// Held while a checkpoint is written, which may wait for commits and so wake tasks; the number
+    /// of those begun in this session.
+    pub(crate) checkpoints: ReentrantMutex<AtomicU64>,
     /// Whether a snapshot is being received.
     pub(crate) receiving: Arc<AtomicBool>,
     /// Notified when the committer is back and when an in-flight commit ends.
@@ -88,6 +90,16 @@ pub(crate) struct State {
     /// Emptied lists, for reuse: at most one for each thread that ever drove a commit concurrently
     /// with another.
     pub(crate) wakers: Vec<Vec<Waker>>,
+}
+
+/// Runs the callbacks of a log, which are the caller's code as wakers are: a component defers both
+/// until it has released its locks.
+struct RunCallbacks(Arc<WriteHalf>);
+
+impl Wake for RunCallbacks {
+    fn wake(self: Arc<Self>) {
+        self.0.run_callbacks();
+    }
 }
 
 impl State {
@@ -158,14 +170,16 @@ impl WriteHalf {
     }
 
     /// Has a thread of the engine run the callbacks that are due, if there are any; runs them where
-    /// the engine is stopped. A callback without an outcome is not due: after a close that timed
-    /// out, commits in flight may still end.
+    /// the engine is stopped, when tasks are woken. A callback without an outcome is not due: after
+    /// a close that timed out, commits in flight may still end.
     pub(crate) fn wake_callbacks(&self) {
         let is_due = self.callbacks.first().is_some_and(|first| self.outcome(first).is_some());
-        match is_due && self.engine.is_stopped() {
-            true => self.run_callbacks(),
-            false if is_due => self.queue_commit(),
-            false => {}
+        if !is_due {
+            return;
+        }
+        match self.weak_self.upgrade().filter(|_| self.engine.is_stopped()) {
+            Some(log) => wake(Waker::from(Arc::new(RunCallbacks(log)))),
+            None => self.queue_commit(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! The checkpoint that a component keeps beside its log.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use parking_lot::MutexGuard;
+use parking_lot::ReentrantMutexGuard;
 
 use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
@@ -26,7 +27,7 @@ pub struct CheckpointWriter<'a> {
     log: &'a Log,
     writer: Writer,
     /// One is written at a time.
-    _writing: MutexGuard<'a, u64>,
+    _writing: ReentrantMutexGuard<'a, AtomicU64>,
 }
 
 /// A chunk of a checkpoint, from [`CheckpointWriter::chunk`]. Use it again for the next one.
@@ -122,11 +123,12 @@ impl CheckpointChunk<'_> {
 }
 
 impl<'a> ComponentLog<'a> {
-    /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
+    /// Begins a checkpoint of about this many bytes. Blocks while another thread writes one.
     ///
     /// # Errors
-    /// [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`]. The log itself is not
-    /// affected.
+    /// [`SnapshotError::Busy`] while this thread writes one: it waits for a commit, and a waker
+    /// calls this. [`SnapshotError::NoSpace`], [`LogError::Io`], [`LogError::Closed`]. The log
+    /// itself is not affected.
     ///
     /// # Examples
     /// ```
@@ -148,10 +150,13 @@ impl<'a> ComponentLog<'a> {
     pub fn checkpoint_writer(self, bytes: u64) -> Result<CheckpointWriter<'a>, SnapshotError> {
         let log = self.log;
         log.refuse_if_closed()?;
-        let mut writing = log.write.checkpoints.lock();
-        *writing += 1;
+        if log.write.checkpoints.is_owned_by_current_thread() {
+            return Err(SnapshotError::Busy { what: "this thread writes a checkpoint" });
+        }
+        let writing = log.write.checkpoints.lock();
+        let number = writing.fetch_add(1, Relaxed) + 1;
         let session = log.storage().recovery().session;
-        let salt = Salt { log: log.write.id, numbers: [session, *writing] };
+        let salt = Salt { log: log.write.id, numbers: [session, number] };
         let dir = Arc::clone(&log.write.dir);
         let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
         let names = Names { kind: Kind::Checkpoint, temporary, name };
@@ -192,4 +197,36 @@ impl<'a> ComponentLog<'a> {
 
 fn refused(log: &Log, error: Error, bytes: u64) -> SnapshotError {
     SnapshotError::narrow(log.for_want_of_space(error, bytes))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::{Engine, Options};
+
+    /// Guards: a waker that wrote a checkpoint on the thread of another one waited for that thread.
+    #[test]
+    fn a_thread_writes_one_checkpoint_at_a_time() {
+        let (done, ended) = channel();
+        std::thread::spawn(move || {
+            let mut options = Options::on(Arc::new(SimDisk::new(1)));
+            options.engine = Some(Engine::manual());
+            let log = Log::builder("/log").options(options).open().unwrap();
+            let begin = || log.component().checkpoint_writer(64 << 10);
+            let (writer, refused) = (begin().unwrap(), begin());
+            assert!(matches!(refused, Err(SnapshotError::Busy { .. })), "{refused:?}");
+            writer.publish(b"first").unwrap();
+            begin().unwrap().publish(b"second").unwrap();
+            log.close().unwrap();
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
 }

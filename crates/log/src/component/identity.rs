@@ -61,7 +61,7 @@ impl ComponentLog<'_> {
         let outcome = app_metadata::write(&*write.dir, to, content)
             .map_err(|error| error.for_want_of_space(write.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {
-            write.fail_under_lock(error.clone());
+            write.fail(error.clone());
         }
         outcome
     }

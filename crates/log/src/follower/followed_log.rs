@@ -18,6 +18,7 @@ use crate::consumers::Consumers;
 use crate::read::read_counts::ReadCounts;
 use crate::read::source::Source;
 use crate::read::stream_table::StreamTable;
+use crate::runtime::deferred_wakes::DeferredWakes;
 use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
@@ -67,6 +68,8 @@ impl FollowedLog {
 impl PolledLog for FollowedLog {
     /// Polls, and wakes the waiting streams that the result concerns.
     fn poll(&self, depth: Depth) -> Result<PollResult> {
+        // Dropped after the lock: a waker may poll.
+        let _wakes = DeferredWakes::new();
         let _lock = self.poll_lock.lock();
         self.polls.fetch_add(1, Relaxed);
         let snapshot = self.snapshot();
@@ -78,7 +81,7 @@ impl PolledLog for FollowedLog {
             if last == before {
                 return Ok(PollResult::Unchanged);
             }
-            self.poller.waiters.wake_readers(last, &mut Vec::new());
+            self.poller.waiters.wake_readers(last);
             return Ok(PollResult::Advanced);
         }
         self.scans.fetch_add(1, Relaxed);

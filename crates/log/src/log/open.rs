@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use esker_disk::{Dir, Facts, Lock};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, ReentrantMutex};
 
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
 use crate::base::invalid_option::InvalidOption;
@@ -236,7 +236,7 @@ fn write_half(
         tail,
         counters: Counters::default(),
         manifest: Mutex::new(recovered.manifest),
-        checkpoints: Mutex::new(0),
+        checkpoints: ReentrantMutex::default(),
         receiving: Arc::default(),
         lock: Mutex::new(Some(lock)),
         watermark_page: Mutex::new(recovered.page),

@@ -38,7 +38,7 @@ impl Log {
                 return outcome
                     .map_err(|error| self.for_want_of_space(error, u64::from(BLOCK_BYTES)));
             }
-            self.write.fail_under_lock(Error::Io(cause.clone()));
+            self.write.fail(Error::Io(cause.clone()));
         }
         outcome
     }

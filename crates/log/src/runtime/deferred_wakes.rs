@@ -21,7 +21,8 @@ thread_local! {
 }
 
 /// Has the tasks that calls on this thread wake woken when it is dropped; with several of them,
-/// when the last one is dropped. Threads that wait in a call of the log are woken at once.
+/// when the last one is dropped. So are the callbacks of tickets called, where the engine is
+/// stopped. Threads that wait in a call of the log are woken at once.
 ///
 /// Hold it as long as a lock that a waker may take, and drop it after that lock: as a field after
 /// the guard of the lock. Create it neither where many commits are waited for, since the tasks that
@@ -97,6 +98,24 @@ pub fn wake(waker: Waker) {
         true => collect(waker),
         false => wake_now(waker),
     }
+}
+
+/// Wakes the threads among these, and takes them out. They do not wait for wakers of tasks, which
+/// are the caller's code and may take long.
+pub(crate) fn wake_threads(wakers: &mut Vec<Waker>) {
+    wakers.retain(|waker| {
+        let is_of_a_thread = is_of_a_thread(waker);
+        if is_of_a_thread {
+            waker.wake_by_ref();
+        }
+        !is_of_a_thread
+    });
+}
+
+/// Wakes the threads among these, and then the tasks.
+pub(crate) fn wake_threads_first(mut wakers: Vec<Waker>) {
+    wake_threads(&mut wakers);
+    wakers.into_iter().for_each(wake);
 }
 
 #[cold]

@@ -524,9 +524,13 @@ impl Shared {
         }
         let mut queues = self.queues.lock();
         queues.stopped = true;
-        queues.commits.clear();
-        queues.maintenance.clear();
-        queues.reads.clear();
+        // Dropped at the end, without the lock: the last owner of a log may be here, and with it
+        // callbacks, which its end calls.
+        let _queued = (
+            std::mem::take(&mut queues.commits),
+            std::mem::take(&mut queues.maintenance),
+            std::mem::take(&mut queues.reads),
+        );
         queues.timers.clear();
         let logs = std::mem::take(&mut queues.logs);
         let sources = std::mem::take(&mut queues.sources);

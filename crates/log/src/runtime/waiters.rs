@@ -3,9 +3,9 @@
 //! A waiter checks, registers, and checks again. The committer publishes first and wakes after. So
 //! the one that comes second sees the other, and no wake-up is lost.
 //!
-//! Readers have lists of their own. A commit wakes its callers first and then the readers, list by
-//! list: there may be thousands of readers, and no caller waits for them. Meanwhile another thread
-//! runs the next commit.
+//! A commit wakes all threads first, then the tasks that are its callers, and then those that read:
+//! the waker of a task is the caller's code, and may take long. Readers have lists of their own,
+//! because there may be thousands. While they are woken, another thread runs the next commit.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
@@ -14,7 +14,7 @@ use esker_disk::process;
 use parking_lot::Mutex;
 use slab::Slab;
 
-use crate::runtime::deferred_wakes::wake;
+use crate::runtime::deferred_wakes::wake_threads_first;
 
 /// The condition that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,26 +135,33 @@ impl Waiters {
         records
     }
 
-    /// Wakes the readers that are due, list by list.
-    pub(crate) fn wake_readers(&self, durable: u64, emptied: &mut Vec<Waker>) {
+    /// Moves the wakers of the readers that are due to `into`, to be woken without a lock.
+    pub(crate) fn take_readers(&self, durable: u64, into: &mut Vec<Waker>) {
         for list in &self.readers {
             if !self.has_readers() {
                 return;
             }
+            let before = into.len();
             for (_, waiter) in list.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
-                emptied.extend(waiter.waker.take());
+                into.extend(waiter.waker.take());
             }
-            self.waiting.fetch_sub(emptied.len(), SeqCst);
-            emptied.drain(..).for_each(wake);
+            self.waiting.fetch_sub(into.len() - before, SeqCst);
         }
+    }
+
+    /// Wakes the readers that are due.
+    pub(crate) fn wake_readers(&self, durable: u64) {
+        let mut wakers = Vec::new();
+        self.take_readers(durable, &mut wakers);
+        wake_threads_first(wakers);
     }
 
     /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
         let mut wakers = Vec::new();
         self.take_callers(u64::MAX, &mut wakers);
-        wakers.drain(..).for_each(wake);
-        self.wake_readers(u64::MAX, &mut wakers);
+        self.take_readers(u64::MAX, &mut wakers);
+        wake_threads_first(wakers);
     }
 
     /// Whether a reader is waiting.

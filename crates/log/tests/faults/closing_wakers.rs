@@ -1,4 +1,4 @@
-//! A waker that drops the last handle of the log, when the failure of background work wakes it.
+//! A waker that closes the log, when a failure wakes it.
 //!
 //! Guards: a wake under a lock that closing takes.
 #![allow(clippy::unwrap_used)] // The helpers of a test stop as loudly as it does.
@@ -9,14 +9,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
-use esker_disk::sim::SimDisk;
+use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Error, Op};
 use esker_log::{Log, Start};
 use esker_testkit::{Call, HookedDisk};
 
-use crate::fixture::{DIR, in_time, poll, small, until};
+use crate::fixture::{DIR, driven, in_time, poll, small, until};
 
-/// Closes the log that it has, by dropping its last handle.
+/// Closes the log that it has.
 struct ClosingWaker {
     log: Mutex<Option<Log>>,
     closed: Sender<()>,
@@ -25,7 +25,7 @@ struct ClosingWaker {
 impl Wake for ClosingWaker {
     fn wake(self: Arc<Self>) {
         let log = self.log.lock().unwrap().take();
-        drop(log);
+        drop(log.map(|log| log.close()));
         self.closed.send(()).unwrap();
     }
 }
@@ -64,5 +64,38 @@ fn a_waker_may_close_the_log_when_preallocation_failed() {
         }
         *waker.log.lock().unwrap() = Some(log);
         closes.recv().unwrap();
+    });
+}
+
+/// Runs a call that fails and wakes a task, which closes the log on that thread.
+fn a_task_closes_the_log(fail: impl FnOnce(&SimDisk, &Log) + Send + 'static) {
+    in_time("the wake", || {
+        let disk = SimDisk::new(1);
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+        log.append(b"durable").unwrap().blocking_wait().unwrap();
+        let (closed, closes) = channel();
+        let waker = ClosingWaker { log: Mutex::new(Some(log.clone())), closed };
+        let mut stream = log.stream(Start::Tip).unwrap();
+        assert!(poll(&mut stream, &Waker::from(Arc::new(waker))).is_pending());
+        fail(&disk, &log);
+        closes.try_recv().unwrap();
+    });
+}
+
+#[test]
+fn a_waker_may_close_the_log_where_an_append_fails_to_preallocate() {
+    a_task_closes_the_log(|disk, log| {
+        disk.inject(Fault::on(Op::Size, Effect::Io));
+        // It needs a segment of its own.
+        log.append(vec![7; 200 << 10]).unwrap_err();
+    });
+}
+
+#[test]
+fn a_waker_may_close_the_log_where_publishing_a_snapshot_fails() {
+    a_task_closes_the_log(|disk, log| {
+        let writer = log.snapshots().writer(1).unwrap();
+        disk.inject(Fault::on(Op::Rename, Effect::Io));
+        writer.publish(b"").unwrap_err();
     });
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
-use std::task::{Context, Poll, Waker};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use esker_disk::Op;
@@ -55,6 +55,25 @@ fn each_commit_wakes_every_waiting_reader() {
             assert_eq!(receiver.recv_timeout(fixture::LONG), Ok(seq));
         }
     }
+    log.close().unwrap();
+}
+
+/// Guards: a task was woken under the lock of polls, which refreshing takes.
+#[test]
+fn a_waker_may_refresh_the_reader() {
+    struct Refreshes(ReadOnlyLog, SyncSender<bool>);
+    impl Wake for Refreshes {
+        fn wake(self: Arc<Self>) {
+            let _ = self.1.try_send(self.0.refresh().is_ok());
+        }
+    }
+    let (log, reader) = both(&SimDisk::new(1));
+    let (sender, receiver) = sync_channel(1);
+    let waker = Waker::from(Arc::new(Refreshes(reader.clone(), sender)));
+    let mut stream = reader.stream(Start::Tip).unwrap();
+    assert!(poll(&mut stream, &waker).is_pending());
+    append(&log, 1);
+    assert_eq!(receiver.recv_timeout(fixture::LONG), Ok(true));
     log.close().unwrap();
 }
 

@@ -104,3 +104,27 @@ fn no_accept_waits_for_the_value_of_a_committed_slot() {
         log.close().unwrap();
     }
 }
+
+#[test]
+fn no_call_waits_for_a_page_that_another_call_reads() {
+    let disk = SimDisk::new(1);
+    const SLOT: Slot = Slot(PAGE);
+    let log = open(&disk);
+    log.learn(SLOT, LOW, b"value").unwrap().blocking_wait().unwrap();
+    drop(log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap());
+    // The last checkpoint is read by opening, with what is written beside it.
+    log.maintenance().checkpoint().unwrap();
+    log.close().unwrap();
+    let works: [fn(&ConsensusLog); 3] = [
+        |log| drop(log.accept(SLOT, LOW, b"value").unwrap()),
+        |log| drop(log.commit(SLOT, LOW).unwrap()),
+        |log| drop(log.learn(SLOT, LOW, b"value").unwrap()),
+    ];
+    for (work, page) in works.into_iter().zip(3..) {
+        let log = open(&disk);
+        let beside = page * PAGE;
+        log.accept(Slot(beside), LOW, b"value").unwrap().blocking_wait().unwrap();
+        others_continue_beside((&disk, &log, beside), work);
+        log.close().unwrap();
+    }
+}

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use esker_consensus::{ConsensusLog, Mode, Slot, SnapshotBounds};
+use esker_consensus::{ConsensusLog, Mode, Slot, SnapshotBounds, StorageError};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{HIGH, HIGHER, LOW, Setting, log_with};
 
@@ -183,5 +184,106 @@ fn a_waker_may_call_the_log_where_an_accept_commits_for_others() {
                 s.log.accept(Slot(slot), LOW, &VALUE).unwrap().detach();
             }
         });
+    });
+}
+
+/// The engine is stopped while an accept commits for others, so their callbacks are called there.
+#[test]
+fn a_callback_may_call_the_log_where_the_engine_is_stopped() {
+    in_time("accept", || {
+        let stops = Arc::new(AtomicBool::new(false));
+        let armed = Arc::clone(&stops);
+        let s = log_with(Mode::Durable, |options| {
+            options.log.buffer_size = 8 << 10;
+            options.log.buffers = 2;
+            let engine = options.log.engine.clone().unwrap();
+            let hook = move |call: &Call<'_>| {
+                if call.op == Op::Write && armed.swap(false, SeqCst) {
+                    engine.stop();
+                }
+                Ok(())
+            };
+            options.log.disk = Arc::new(HookedDisk::new(Arc::clone(&options.log.disk), hook));
+        });
+        let (called, calls) = mpsc::channel();
+        let log = s.log.clone();
+        s.log.accept(Slot(0), LOW, &VALUE).unwrap().on_resolved(move |_| {
+            // Takes the lock of every slot, and drops none.
+            drop(log.truncate_from(Slot(1 << 20)));
+            called.send(()).unwrap();
+        });
+        stops.store(true, SeqCst);
+        for slot in 1..20 {
+            let Ok(ticket) = s.log.accept(Slot(slot), LOW, &VALUE) else { break };
+            ticket.detach();
+        }
+        calls.try_recv().unwrap();
+    });
+}
+
+/// Makes its call when it is woken for the first time.
+struct WokenOnce(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for WokenOnce {
+    fn wake(self: Arc<Self>) {
+        let call = self.0.lock().unwrap().take();
+        call.into_iter().for_each(|call| call());
+    }
+}
+
+/// Runs a call that wakes a task, and returns the outcome of the task's call.
+fn outcome_of_waker<T: Send + 'static>(
+    s: &Setting,
+    call: fn(&ConsensusLog) -> T,
+    run: impl FnOnce(),
+) -> T {
+    let (done, outcome) = mpsc::channel();
+    let log = s.log.clone();
+    let woken: Box<dyn FnOnce() + Send> = Box::new(move || done.send(call(&log)).unwrap());
+    let task = Waker::from(Arc::new(WokenOnce(Mutex::new(Some(woken)))));
+    let mut ticket = pin!(s.log.accept(Slot(1000), LOW, b"waits").unwrap());
+    assert!(ticket.as_mut().poll(&mut Context::from_waker(&task)).is_pending());
+    run();
+    outcome.try_recv().unwrap()
+}
+
+#[test]
+fn a_waker_is_refused_a_checkpoint_where_its_thread_takes_one() {
+    in_time("a checkpoint", || {
+        let s = log_with(Mode::Durable, |_| {});
+        let taken = || s.log.maintenance().checkpoint().unwrap();
+        let refused = outcome_of_waker(&s, |log| log.maintenance().checkpoint(), taken);
+        let is_busy = matches!(refused, Err(StorageError::Log(esker_log::Error::Busy { .. })));
+        assert!(is_busy, "{refused:?}");
+    });
+}
+
+/// A background job of a manual engine runs where it is scheduled.
+#[test]
+fn a_waker_may_make_a_checkpoint_due_where_its_thread_takes_one() {
+    in_time("a checkpoint", || {
+        let s = log_with(Mode::Durable, |options| options.checkpoint_every = 1024);
+        let accepts = |log: &ConsensusLog| {
+            let accepts = |slot| log.accept(Slot(slot), LOW, b"value").err();
+            ((2000..3100).find_map(accepts), log.stats().background_failures)
+        };
+        let taken = || s.log.maintenance().checkpoint().unwrap();
+        let outcome = outcome_of_waker(&s, accepts, taken);
+        assert!(matches!(outcome, (None, 0)), "{outcome:?}");
+    });
+}
+
+#[test]
+fn a_waker_reclaims_nothing_where_its_thread_does() {
+    in_time("reclaiming", || {
+        let s = log_with(Mode::Durable, |_| {});
+        for slot in 0..100 {
+            s.accept(slot, LOW, &VALUE);
+            s.commit(slot, LOW);
+        }
+        drop(s.log.truncate_before(Slot(100)).unwrap());
+        let reclaim = |log: &ConsensusLog| log.maintenance().reclaim().unwrap().segments;
+        let reclaimed = || assert!(reclaim(&s.log) > 0);
+        assert_eq!(outcome_of_waker(&s, reclaim, reclaimed), 0);
     });
 }

@@ -14,6 +14,7 @@ mod removing;
 mod renumbering;
 mod soak;
 mod stress;
+mod wakers;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -57,7 +57,7 @@ impl Writer {
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
-            let _no_copy_under_way = self.cleaning().lock_pass();
+            let _no_copy_under_way = self.cleaning().lock_pass()?;
             let now = (self.log.accepted().0, self.log.storage().metadata().position.0);
             // The index has every record that has its place.
             view.table().await_writers();

@@ -5,4 +5,5 @@ mod cleaning;
 mod cold_reads;
 mod read_only;
 mod threads;
+mod wakers;
 mod watch;

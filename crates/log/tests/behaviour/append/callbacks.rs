@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
+use esker_log::component::DeferredWakes;
 use esker_log::{Appended, Log, LogError, Policy, Result, Seq, Ticket, WaitError};
 
 use crate::fixture::{self, DIR, LONG, append, driven, in_time, log, payload, small, until};
@@ -148,6 +149,39 @@ fn a_failed_commit_a_stop_and_a_close_are_reported() {
     log.append(payload(1)).unwrap().on_durable(send(&sender));
     log.close().unwrap();
     assert_eq!(receiver.recv_timeout(LONG).unwrap().unwrap().seq, Seq(1));
+}
+
+/// Guards: where the engine was stopped, a callback ran under the locks of a component that called
+/// the log.
+#[test]
+fn a_callback_waits_for_the_locks_of_a_component() {
+    let (log, _, engine) = log();
+    let index = Arc::new(Mutex::new(()));
+    let (sender, receiver) = channel();
+    let theirs = Arc::clone(&index);
+    log.append(payload(1)).unwrap().on_durable(move |outcome| {
+        let is_free = theirs.try_lock().is_ok();
+        sender.send((outcome, is_free)).unwrap();
+    });
+    let wakes = DeferredWakes::new();
+    let locked = index.lock().unwrap();
+    engine.stop();
+    assert!(receiver.try_recv().is_err(), "it is called under the lock");
+    drop(locked);
+    drop(wakes);
+    assert!(matches!(receiver.try_recv(), Ok((Err(LogError::Stopped), true))));
+}
+
+/// Guards: the queue of the engine was the last owner of the log, and dropped it and the callback.
+#[test]
+fn a_callback_of_a_closed_log_is_called_when_the_engine_stops() {
+    let (log, _, engine) = log();
+    let (sender, receiver): Outcomes = channel();
+    log.append(payload(1)).unwrap().on_durable(send(&sender));
+    drop(log);
+    assert!(receiver.try_recv().is_err(), "no thread has called it");
+    engine.stop();
+    assert_eq!(receiver.try_recv().unwrap().unwrap().seq, Seq(1));
 }
 
 /// It may append, and the log may be dropped meanwhile.

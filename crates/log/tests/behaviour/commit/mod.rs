@@ -1,4 +1,4 @@
-//! Commits: policies, commits in flight, syncs and the preallocator.
+//! Commits: policies, commits in flight, syncs, the preallocator, and the order of wakes.
 
 mod chained_units;
 mod grouped_writes;
@@ -6,4 +6,5 @@ mod in_flight;
 mod policies;
 mod preallocation;
 mod prewriting_after_a_burst;
+mod slow_wakers;
 mod sync_count;

@@ -46,6 +46,28 @@ fn close_makes_everything_accepted_durable() {
     log.close().unwrap();
 }
 
+/// Guards: without threads, one commit woke tasks while the next was in flight on that thread.
+#[test]
+fn a_waker_may_close_the_log_while_commits_are_in_flight() {
+    struct Closes(Mutex<Option<Log>>);
+    impl Wake for Closes {
+        fn wake(self: Arc<Self>) {
+            let log = self.0.lock().unwrap().take();
+            log.into_iter().for_each(|log| log.close().unwrap());
+        }
+    }
+    in_time("the wake", || {
+        let (log, _, _engine) = log();
+        append(&log, 1);
+        let closes = Waker::from(Arc::new(Closes(Mutex::new(Some(log.clone())))));
+        let mut first = log.append([2; 6 << 10]).unwrap();
+        let second = log.append([3; 6 << 10]).unwrap();
+        assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&closes)).is_pending());
+        second.blocking_wait().unwrap();
+        closed(log.append(b"late"));
+    });
+}
+
 /// A thread that is slow between waking the callers and what it does after that. It stored the
 /// watermark then, perhaps into the page of the next writer.
 #[test]
