@@ -22,7 +22,7 @@ use crate::commit::core::schedule::{Action, Event, Runner, schedule};
 use crate::commit::core::{BrokenInvariant, Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
-use crate::runtime::deferred_wakes::{DeferredWakes, wake, wake_threads};
+use crate::runtime::deferred_wakes::{DeferredWakes, wake_threads_first};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::WaitingCallers;
 use crate::store::watermark_page::WatermarkPage;
@@ -303,15 +303,11 @@ impl WriteHalf {
             self.on_locked(&mut state, Event::CommitterFree);
         }
         drop(state);
-        wake_threads(wakers);
-        let tasks = wakers.len();
-        self.waiters.take_readers(mark.seq, wakers);
-        wake_threads(wakers);
-        wakers.drain(..tasks).for_each(wake);
+        wake_threads_first(wakers);
         if space_waits || self.callbacks.first().is_some_and(|first| first <= mark.seq) {
             self.queue_commit();
         }
-        wakers.drain(..).for_each(wake);
+        self.waiters.wake_readers(mark.seq, wakers);
         if (moved && self.pending.is_rotation_pending())
             || self.space.preallocator().needs_maintenance()
         {

@@ -109,6 +109,6 @@ impl WriteHalf {
         let mut wakers = Vec::new();
         drop(state);
         self.waiters.take_callers(0, &mut wakers);
-        wake_threads_first(wakers);
+        wake_threads_first(&mut wakers);
     }
 }

@@ -81,7 +81,7 @@ impl PolledLog for FollowedLog {
             if last == before {
                 return Ok(PollResult::Unchanged);
             }
-            self.poller.waiters.wake_readers(last);
+            self.poller.waiters.wake_readers(last, &mut Vec::new());
             return Ok(PollResult::Advanced);
         }
         self.scans.fetch_add(1, Relaxed);

@@ -100,9 +100,9 @@ pub fn wake(waker: Waker) {
     }
 }
 
-/// Wakes the threads among these, and takes them out. They do not wait for wakers of tasks, which
-/// are the caller's code and may take long.
-pub(crate) fn wake_threads(wakers: &mut Vec<Waker>) {
+/// Wakes the threads among these, and then the tasks, and empties the list. The waker of a task is
+/// the caller's code, and may take long.
+pub(crate) fn wake_threads_first(wakers: &mut Vec<Waker>) {
     wakers.retain(|waker| {
         let is_of_a_thread = is_of_a_thread(waker);
         if is_of_a_thread {
@@ -110,12 +110,7 @@ pub(crate) fn wake_threads(wakers: &mut Vec<Waker>) {
         }
         !is_of_a_thread
     });
-}
-
-/// Wakes the threads among these, and then the tasks.
-pub(crate) fn wake_threads_first(mut wakers: Vec<Waker>) {
-    wake_threads(&mut wakers);
-    wakers.into_iter().for_each(wake);
+    wakers.drain(..).for_each(wake);
 }
 
 #[cold]

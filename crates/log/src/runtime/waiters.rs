@@ -3,9 +3,10 @@
 //! A waiter checks, registers, and checks again. The committer publishes first and wakes after. So
 //! the one that comes second sees the other, and no wake-up is lost.
 //!
-//! A commit wakes all threads first, then the tasks that are its callers, and then those that read:
-//! the waker of a task is the caller's code, and may take long. Readers have lists of their own,
-//! because there may be thousands. While they are woken, another thread runs the next commit.
+//! A commit wakes its callers first and then the readers, which have lists of their own: there may
+//! be thousands, and no caller waits for them. Meanwhile another thread runs the next commit. Of the
+//! callers, and of the readers, it wakes the threads first: the waker of a task is the caller's
+//! code, and may take long.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::Waker;
@@ -135,24 +136,18 @@ impl Waiters {
         records
     }
 
-    /// Moves the wakers of the readers that are due to `into`, to be woken without a lock.
-    pub(crate) fn take_readers(&self, durable: u64, into: &mut Vec<Waker>) {
+    /// Wakes the readers that are due. The list is empty before and after.
+    pub(crate) fn wake_readers(&self, durable: u64, wakers: &mut Vec<Waker>) {
         for list in &self.readers {
             if !self.has_readers() {
-                return;
+                break;
             }
-            let before = into.len();
+            let before = wakers.len();
             for (_, waiter) in list.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
-                into.extend(waiter.waker.take());
+                wakers.extend(waiter.waker.take());
             }
-            self.waiting.fetch_sub(into.len() - before, SeqCst);
+            self.waiting.fetch_sub(wakers.len() - before, SeqCst);
         }
-    }
-
-    /// Wakes the readers that are due.
-    pub(crate) fn wake_readers(&self, durable: u64) {
-        let mut wakers = Vec::new();
-        self.take_readers(durable, &mut wakers);
         wake_threads_first(wakers);
     }
 
@@ -160,8 +155,8 @@ impl Waiters {
     pub(crate) fn wake_all(&self) {
         let mut wakers = Vec::new();
         self.take_callers(u64::MAX, &mut wakers);
-        self.take_readers(u64::MAX, &mut wakers);
-        wake_threads_first(wakers);
+        wake_threads_first(&mut wakers);
+        self.wake_readers(u64::MAX, &mut wakers);
     }
 
     /// Whether a reader is waiting.
