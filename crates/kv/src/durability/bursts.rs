@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::base::store_error::StoreError;
+use crate::state::throttle::BLOCKING_WAIT_MAX;
 use crate::state::writer::Writer;
 
 /// The time of a burst: the wait of a caller that needs the processor meanwhile.
@@ -14,15 +15,19 @@ pub(crate) struct Bursts<'a> {
     writer: &'a Writer,
     /// The beginning of the burst; `None` if the work does not pause.
     began: Option<Instant>,
+    /// The last time that writers which wait for cleaning were let continue.
+    opened: Instant,
 }
 
 impl<'a> Bursts<'a> {
     pub(crate) fn new(writer: &'a Writer, pauses: bool) -> Self {
-        Self { writer, began: pauses.then(Instant::now) }
+        let now = Instant::now();
+        Self { writer, began: pauses.then_some(now), opened: now }
     }
 
-    /// Pauses as long as the burst took, at its end; not while cleaning is behind. To be called
-    /// often, without a lock.
+    /// Pauses as long as the burst took, at its end; not while cleaning is behind. Writers that
+    /// wait for cleaning continue after [`BLOCKING_WAIT_MAX`]: a future has no clock, and the work
+    /// may take seconds. To be called often, without a lock.
     ///
     /// # Errors
     /// [`StoreError::Closed`] when the store is being closed: the caller of `close` waits.
@@ -34,6 +39,10 @@ impl<'a> Bursts<'a> {
             return Ok(());
         }
         self.writer.view().refuse_if_closing()?;
+        if self.opened.elapsed() >= BLOCKING_WAIT_MAX {
+            self.writer.cleaning().throttle().open();
+            self.opened = Instant::now();
+        }
         if !self.writer.is_behind() {
             std::thread::sleep(took.min(2 * BURST_TIME));
         }
@@ -44,8 +53,27 @@ impl<'a> Bursts<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST_TIME, Bursts};
+    use super::{BLOCKING_WAIT_MAX, BURST_TIME, Bursts};
     use crate::{Store, StoreError};
+
+    /// Bug: a future that waited for cleaning waited until a checkpoint of the whole index was
+    /// written.
+    #[test]
+    fn work_that_takes_long_lets_writers_continue() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("store")).unwrap();
+        let keys = store.keyspace();
+        let throttle = keys.writer.cleaning().throttle();
+        let mut bursts = Bursts::new(&keys.writer, true);
+        for step in 1..3 {
+            throttle.consider(step << 30, || true, || true);
+            assert!(throttle.is_closed());
+            std::thread::sleep(BLOCKING_WAIT_MAX);
+            bursts.pause().unwrap();
+            assert!(!throttle.is_closed());
+        }
+        store.close().unwrap();
+    }
 
     #[test]
     fn closing_ends_work_that_pauses() {

@@ -3,8 +3,8 @@
 //! When more space is used than the bound allows, the gate closes once for each megabyte that is
 //! written. It opens when cleaning has done its next step. A caller that blocks opens it itself
 //! after [`BLOCKING_WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers
-//! continue at the pace of cleaning. While cleaning itself waits, for a snapshot or a backup, it
-//! opens the gate again and again.
+//! continue at the pace of cleaning. While cleaning itself waits, for a snapshot or a backup, and
+//! while it walks the index or writes a checkpoint, it opens the gate again and again.
 //!
 //! A caller checks the gate under the lock of `waiting` before it waits. Who opens the gate stores
 //! that first, and takes the lock and wakes after. So no caller misses it.

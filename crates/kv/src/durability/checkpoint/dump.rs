@@ -54,10 +54,13 @@ impl Writer {
         if view.gap().is_some() || self.log.storage().was_repaired()? {
             return Ok(false);
         }
+        let is_background = pace == DumpPace::Bursts;
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
-            let _no_copy_under_way = self.cleaning().lock_pass()?;
+            // A caller that closes the store waits for the background, and writes one after that.
+            let check = || if is_background { view.refuse_if_closing() } else { Ok(()) };
+            let _no_copy_under_way = self.cleaning().lock_pass_for_writers(check)?;
             let now = (self.log.accepted().0, self.log.storage().metadata().position.0);
             // The index has every record that has its place.
             view.table().await_writers();
@@ -74,12 +77,12 @@ impl Writer {
         let cursor = Mutex::new(DumpCursor::default());
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), EncodedEntries::default());
-            let bursts = Bursts::new(self, pace == DumpPace::Bursts);
+            let bursts = Bursts::new(self, is_background);
             let table = view.table();
             DumpThread { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
         let is_small = keys < DUMP_STEP_KEYS as u64;
-        let threads = if is_small || pace == DumpPace::Bursts { 1 } else { threads() };
+        let threads = if is_small || is_background { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64, StoreError>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
         let highest = view.keyspaces().highest();
