@@ -322,16 +322,19 @@ mod tests {
     use std::future::Future;
     use std::pin::pin;
     use std::sync::Arc;
-    use std::task::{Context, Waker};
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::{Context, Wake, Waker};
     use std::time::{Duration, Instant};
 
     use esker_disk::sim::SimDisk;
+    use parking_lot::Mutex;
 
     use super::DumpPace;
+    use crate::Store;
     use crate::base::options::Options;
     use crate::durability::open::open;
     use crate::state::request::Request;
-    use crate::state::writer::Writer;
+    use crate::state::writer::{LastCheckpoint, Writer};
 
     /// A backup holds the lock of passes until it ends. A future that was waiting for cleaning, and
     /// has no clock, waited for as long.
@@ -377,6 +380,66 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         true
+    }
+
+    /// Guards: the background waited for a checkpoint of a caller, which may take minutes, and
+    /// writers for the background. A waker that closed the store on that caller's thread waited for
+    /// the background, and so for itself.
+    #[test]
+    fn the_background_does_not_wait_for_the_checkpoint_of_a_caller() {
+        let options = Options::on(Arc::new(SimDisk::new(1)));
+        let writer = open("/store".into(), options).unwrap();
+        let callers = writer.lock_checkpoint(true).unwrap();
+        let (done, ended) = channel();
+        let background = Arc::clone(&writer);
+        std::thread::spawn(move || done.send(background.write_checkpoint(DumpPace::Bursts)));
+        let outcome = ended.recv_timeout(Duration::from_secs(60));
+        drop(callers);
+        assert!(matches!(outcome, Ok(Ok(false))), "{outcome:?}");
+        assert!(writer.write_checkpoint(DumpPace::Bursts).unwrap());
+        writer.close().unwrap();
+    }
+
+    /// Drops a store when it is woken.
+    struct DroppingWaker {
+        store: Mutex<Option<Store>>,
+        done: Sender<()>,
+    }
+
+    impl Wake for DroppingWaker {
+        fn wake(self: Arc<Self>) {
+            let store = self.store.lock().take();
+            drop(store);
+            self.done.send(()).unwrap();
+        }
+    }
+
+    /// Bug: closing the store wrote a checkpoint, which waited for the pass of its own thread.
+    #[test]
+    fn a_waker_may_drop_the_last_store_on_the_cleaning_thread() {
+        let mut options = Options::on(Arc::new(SimDisk::new(1)));
+        options.clean = false;
+        options.log.segment_size = 64 << 10;
+        let store = Store::builder("/store").options(options.clone()).open().unwrap();
+        let keys = store.keyspace();
+        for n in 0..600_u32 {
+            drop(keys.put((n % 60).to_be_bytes(), vec![1; 3000]).unwrap());
+        }
+        store.sync().unwrap();
+        let writer = Arc::clone(&keys.writer);
+        let throttle = writer.cleaning().throttle();
+        throttle.consider(u64::MAX, || true, || true);
+        let (done, dropped) = channel();
+        let waker = Arc::new(DroppingWaker { store: Mutex::new(Some(store)), done });
+        let mut admitted = pin!(throttle.wait());
+        assert!(admitted.as_mut().poll(&mut Context::from_waker(&waker.into())).is_pending());
+        assert!(writer.cleaning().request().make());
+        writer.spawn_cleaning();
+        dropped.recv_timeout(Duration::from_secs(60)).expect("it waits for its own thread");
+        assert_eq!(writer.last_checkpoint(), LastCheckpoint::default(), "one inside a pass");
+        let store = Store::builder("/store").options(options).open().unwrap();
+        assert_eq!(store.keyspace().len(), 60);
+        store.close().unwrap();
     }
 
     #[test]

@@ -92,7 +92,8 @@ impl Cleaning {
         }
     }
 
-    fn refuse_in_pass(&self) -> Result<(), StoreError> {
+    /// Refuses what would wait for a pass on a thread that makes one.
+    pub(crate) fn refuse_in_pass(&self) -> Result<(), StoreError> {
         match self.pass.is_owned_by_current_thread() {
             true => Err(esker_log::Error::Busy { what: "this thread cleans the store" }.into()),
             false => Ok(()),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use esker_log::Log;
 use esker_log::component::DeferredWakes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::base::options::Options;
+use crate::base::store_error::StoreError;
 use crate::state::cleaning::Cleaning;
 use crate::state::view::View;
 
@@ -20,6 +21,8 @@ pub(crate) struct Writer {
     /// Held while keyspaces are created or dropped.
     catalog_lock: Mutex<()>,
     cleaning: Cleaning,
+    /// Held while a checkpoint is written. That waits for commits, so it wakes tasks meanwhile.
+    checkpoint_lock: ReentrantMutex<()>,
     checkpoint: Mutex<LastCheckpoint>,
     replayed: u64,
 }
@@ -68,6 +71,7 @@ impl Writer {
             view: Arc::new(view),
             catalog_lock: Mutex::new(()),
             cleaning: Cleaning::default(),
+            checkpoint_lock: ReentrantMutex::default(),
             checkpoint: Mutex::new(checkpoint),
             replayed,
         }
@@ -92,6 +96,25 @@ impl Writer {
     /// meanwhile are woken after the release, since their wakers may do so.
     pub(crate) fn lock_catalog(&self) -> HeldCatalog<'_> {
         HeldCatalog { _lock: self.catalog_lock.lock(), _wakes: DeferredWakes::new() }
+    }
+
+    /// Keeps other checkpoints from beginning. Where another thread writes one, it waits, or
+    /// returns `None`: async writers may wait for the background, and so may that thread, where a
+    /// waker closes the store.
+    ///
+    /// # Errors
+    /// [`Busy`](esker_log::Error::Busy) on a thread that cleans or writes a checkpoint: a waker
+    /// called the store.
+    pub(crate) fn lock_checkpoint(
+        &self,
+        waits: bool,
+    ) -> Result<Option<ReentrantMutexGuard<'_, ()>>, StoreError> {
+        // A thread that has this lock takes that of a pass.
+        self.cleaning.refuse_in_pass()?;
+        if self.checkpoint_lock.is_owned_by_current_thread() {
+            return Err(esker_log::Error::Busy { what: "this thread writes a checkpoint" }.into());
+        }
+        Ok(if waits { Some(self.checkpoint_lock.lock()) } else { self.checkpoint_lock.try_lock() })
     }
 
     pub(crate) fn last_checkpoint(&self) -> LastCheckpoint {

@@ -47,7 +47,8 @@ pub(crate) enum DumpPace {
 }
 
 impl Writer {
-    /// Writes a checkpoint of the index. `false` if this store uses none.
+    /// Writes a checkpoint of the index. `false` if this store uses none, or if this is the
+    /// background and another thread writes one.
     pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool, StoreError> {
         let view = self.view();
         view.health().check_invariants()?;
@@ -55,6 +56,7 @@ impl Writer {
             return Ok(false);
         }
         let is_background = pace == DumpPace::Bursts;
+        let Some(_one_at_a_time) = self.lock_checkpoint(!is_background)? else { return Ok(false) };
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
