@@ -79,7 +79,7 @@ impl KeyRange {
         self.high.as_deref()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| *high <= self.low)
     }
 }

@@ -48,7 +48,7 @@ pub enum Action<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// All keys of a range were deleted.
+    /// All keys of a range were deleted. The start is below the end.
     DeleteRange {
         /// The first key of the range.
         from: &'a [u8],

@@ -74,9 +74,13 @@ impl Write for RangeDelete<'_> {
     ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
         let Self { keys, range, ref payload } = *self;
         let view = store.view();
-        let _orders = view.table().all_orders();
+        // No writer waits for a range without keys.
+        let _orders = (!range.is_empty()).then(|| view.table().all_orders());
         if keys.is_dropped() {
             return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
+        }
+        if range.is_empty() {
+            return Ok(Ok(AttemptOutcome::Written(None)));
         }
         let payload = payload.as_slice();
         let ticket = log.append(Purpose::Freeing, payload, |place| {

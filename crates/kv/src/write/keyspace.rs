@@ -90,7 +90,8 @@ impl Keyspace {
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
-    /// removed from the index.
+    /// removed from the index. A range without keys, whose end is at or before its start, writes
+    /// nothing: no watch delivers it.
     ///
     /// # Durability
     /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may

@@ -7,6 +7,7 @@ use std::time::Duration;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_kv::{
     Action, Batch, Changes, Options, Policy, Seq, Store, StoreError, Trimmed, Watch, WatchError,
+    WriteError,
 };
 use esker_log::{Engine, ReadOnlyLog};
 use futures_util::StreamExt;
@@ -135,6 +136,30 @@ fn a_watch_resumes_after_the_last_change_seen() {
         assert_eq!(rest, known, "after {seq}, and reopening");
     }
     store.close().unwrap();
+    engine.stop();
+}
+
+/// Bug: a range whose end is before its start was delivered. `BTreeMap::range` panics with that.
+#[test]
+fn a_range_without_keys_is_not_delivered() {
+    let (disk, engine) = (SimDisk::new(1), Engine::manual());
+    let store = open(&disk, &engine);
+    let keys = store.keyspace();
+    keys.put("k", "1").unwrap().blocking_wait().unwrap();
+    let mut watch = store.watch(0).unwrap();
+    let before = store.accepted();
+    for range in ["z".."a", "k".."k", "".."", "k\0".."k"] {
+        assert_eq!(keys.delete_range(range).unwrap().blocking_wait().unwrap(), before);
+    }
+    assert_eq!(store.accepted(), before, "nothing is written");
+    keys.delete_range("a"..="a").unwrap().blocking_wait().unwrap();
+    assert_eq!(words(&rest(&mut watch)), ["default: k=1", "default: -a..a\0"]);
+    let other = store.create_keyspace("other").unwrap();
+    store.drop_keyspace("other").unwrap();
+    let dropped = other.delete_range("z".."a");
+    assert!(matches!(dropped, Err(WriteError::KeyspaceDropped { .. })), "{dropped:?}");
+    store.close().unwrap();
+    assert!(keys.delete_range("z".."a").is_err(), "it is closed");
     engine.stop();
 }
 
