@@ -159,14 +159,15 @@ impl Watch {
         self.block(Instant::now().checked_add(timeout))
     }
 
-    /// Returns the changes as a blocking iterator. It ends after the first error.
+    /// Returns the changes as a blocking iterator. It ends after the first error other than
+    /// [`WatchError::Quarantined`].
     pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Changes, WatchError>> + '_ {
         std::iter::from_fn(|| {
             if self.ended {
                 return None;
             }
             let next = self.blocking_next();
-            self.ended = next.is_err();
+            self.ended = next.as_ref().is_err_and(is_final);
             Some(next)
         })
     }
@@ -208,21 +209,58 @@ impl Watch {
     }
 }
 
+fn is_final(error: &WatchError) -> bool {
+    !matches!(error, WatchError::Quarantined(_))
+}
+
 impl futures_core::Stream for Watch {
     type Item = Result<Changes, WatchError>;
 
-    /// Ends after the first error.
+    /// Ends after the first error other than [`WatchError::Quarantined`].
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         while !this.ended {
+            if let Err(error) = this.refuse_if_failed() {
+                this.ended = true;
+                return Poll::Ready(Some(Err(error.into())));
+            }
             let Some(next) = ready!(Pin::new(&mut this.stream).poll_next(cx)) else { break };
             let next = next.map_err(WatchError::from).and_then(|batch| Ok(this.changes(batch)?));
-            this.ended = next.is_err();
+            this.ended = next.as_ref().is_err_and(is_final);
             if let Some(next) = next.transpose() {
                 return Poll::Ready(Some(next));
             }
         }
         this.ended = true;
         Poll::Ready(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt, StreamExt};
+
+    use super::*;
+    use crate::Store;
+
+    fn is_corrupted<T>(outcome: Result<T, WatchError>) -> bool {
+        matches!(outcome, Err(WatchError::CorruptedRecord(_)))
+    }
+
+    /// Bug: the stream delivered the changes after the record that the other forms stop at.
+    #[test]
+    fn no_form_of_a_watch_continues_past_a_corrupted_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("store")).unwrap();
+        let keys = store.keyspace();
+        let mut watch = store.watch(0).unwrap();
+        keys.writer.log.append([0xff; 40]).unwrap().blocking_wait().unwrap();
+        assert!(is_corrupted(watch.try_next()));
+        keys.put("after", "it").unwrap().blocking_wait().unwrap();
+        let next = watch.next().now_or_never();
+        assert!(next.flatten().is_some_and(is_corrupted));
+        assert!(matches!(watch.next().now_or_never(), Some(None)), "it has ended");
+        assert!(is_corrupted(watch.try_next()) && is_corrupted(watch.blocking_next()));
+        store.close().unwrap();
     }
 }
