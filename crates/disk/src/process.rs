@@ -7,7 +7,8 @@
 //! It may open nothing either. A lock that a thread of the parent held stays held. And the locks of
 //! the process share one table of waiting threads, whose entries are in the stacks of those
 //! threads: in a child they name memory that its own threads use. So each opening asks
-//! [`register`] first, and each call on a handle [`is_forked`], before they take a lock.
+//! [`register`] first, and each call on a handle that may fail [`is_forked`], before they take a
+//! lock.
 //!
 //! # How a child is recognised
 //!

@@ -58,6 +58,7 @@ fn every_call_of_a_child_is_refused() {
     let store = Store::open(&dir).unwrap();
     let keys = store.keyspace();
     keys.put("key", "value").unwrap().blocking_wait().unwrap();
+    store.create_keyspace("other").unwrap();
     let ticket = keys.put("other", "value").unwrap();
     let snapshot = Cell::new(Some(store.snapshot().unwrap()));
     let scan = Cell::new(Some(keys.scan(..).unwrap()));
@@ -98,6 +99,9 @@ fn every_call_of_a_child_is_refused() {
         forked("watch", watch.blocking_next_timeout(PATIENCE));
         forked("reader", read.get("key"));
         forked("refresh", reader.refresh());
+        // Their names are behind a lock.
+        assert!(store.find_keyspace("other").is_none() && reader.find_keyspace("other").is_none());
+        assert!(store.keyspaces() == ["default"] && reader.keyspaces() == ["default"]);
         reader.close();
         drop((snapshot, scan, watch));
         forked("close", store.close());

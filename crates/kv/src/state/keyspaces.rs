@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use esker_disk::process;
 use esker_log::Seq;
 use parking_lot::{Mutex, RwLock};
 
@@ -156,9 +157,13 @@ impl Keyspaces {
         &self.names
     }
 
+    /// The keyspace of this name. A child process takes no lock, and finds the default one only.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Keys>> {
         if name == DEFAULT_NAME {
             return Some(Arc::clone(&self.default));
+        }
+        if process::is_forked() {
+            return None;
         }
         self.named.read().get(name).cloned()
     }
@@ -207,8 +212,12 @@ impl Keyspaces {
         });
     }
 
-    /// All keyspaces but the catalog, in the order of their names.
+    /// All keyspaces but the catalog, in the order of their names. In a child process as for
+    /// [`Keyspaces::find`].
     pub(crate) fn all(&self) -> Vec<Arc<Keys>> {
+        if process::is_forked() {
+            return vec![Arc::clone(&self.default)];
+        }
         let mut all: Vec<_> = self.named.read().values().cloned().collect();
         all.push(Arc::clone(&self.default));
         all.sort_by(|a, b| a.name().cmp(b.name()));
