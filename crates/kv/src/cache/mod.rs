@@ -19,10 +19,11 @@ use parking_lot::{Mutex, RwLock};
 use chunk::{Chunk, Filler};
 use value::Value;
 
-/// The bits of a place that are the offset in its chunk. The others are the number of the chunk.
-const CHUNK_OFFSET_BITS: u32 = 21;
 /// The size of a chunk in bytes. A larger value gets a chunk of its own.
-const CHUNK_BYTES: usize = 1 << CHUNK_OFFSET_BITS;
+const CHUNK_BYTES: usize = 2 << 20;
+/// The most chunks of a cache; a larger one has larger chunks. Each takes two mappings, of which
+/// Linux gives a process 65,530. Where there is none left, the next allocation ends the process.
+const CHUNKS_MAX: u64 = 1 << 13;
 /// The size of the chunks of a small cache in bytes.
 const SMALL_CHUNK_BYTES: usize = 64 << 10;
 /// The number of chunks from which on a cache has large ones.
@@ -40,7 +41,11 @@ pub(crate) struct ValueCache {
     newest: Mutex<NewestChunk>,
     /// The most bytes.
     limit: u64,
+    /// The size of a chunk.
     chunk_size: usize,
+    /// The bits of a place that are the offset in its chunk. The others are the number of the
+    /// chunk.
+    offset_bits: u32,
     /// The number of the oldest chunk that is kept, and of the newest.
     oldest: AtomicU64,
     current: AtomicU64,
@@ -70,11 +75,9 @@ pub(crate) struct CacheHit {
 impl ValueCache {
     /// Creates a cache of at most this many bytes. A cache of 0 bytes holds nothing.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunk_size = if limit >= LARGE_CHUNKS_MIN * CHUNK_BYTES as u64 {
-            CHUNK_BYTES
-        } else {
-            SMALL_CHUNK_BYTES
-        };
+        let large = (limit.div_ceil(CHUNKS_MAX) as usize).next_power_of_two().max(CHUNK_BYTES);
+        let is_large = limit >= LARGE_CHUNKS_MIN * CHUNK_BYTES as u64;
+        let chunk_size = if is_large { large } else { SMALL_CHUNK_BYTES };
         // At least as many places as chunks: each takes at least its size.
         let places = (limit / chunk_size as u64) as usize + 2;
         Self {
@@ -82,6 +85,7 @@ impl ValueCache {
             newest: Mutex::default(),
             limit,
             chunk_size,
+            offset_bits: large.ilog2(),
             oldest: AtomicU64::new(1),
             current: AtomicU64::new(0),
         }
@@ -105,9 +109,18 @@ impl ValueCache {
         debug_assert!(start.is_some(), "a value fits into a chunk that was begun for it");
         // Empty values at the end of a full chunk have no place.
         match start {
-            Some(start) if start < CHUNK_BYTES => newest.number << CHUNK_OFFSET_BITS | start as u64,
+            Some(start) if start >> self.offset_bits == 0 => {
+                newest.number << self.offset_bits | start as u64
+            }
             _ => 0,
         }
+    }
+
+    /// The number of the chunk of a place, and the offset there.
+    #[inline]
+    fn split(&self, place: u64) -> (u64, usize) {
+        let offset = place & ((1 << self.offset_bits) - 1);
+        (place >> self.offset_bits, offset as usize)
     }
 
     fn begin_chunk(&self, newest: &mut NewestChunk, len: usize) {
@@ -135,25 +148,24 @@ impl ValueCache {
     /// Whether a value may still be in the cache. Takes no lock.
     #[inline]
     pub(crate) fn may_have(&self, place: u64) -> bool {
-        place >> CHUNK_OFFSET_BITS >= self.oldest.load(Relaxed)
+        self.split(place).0 >= self.oldest.load(Relaxed)
     }
 
     /// Requests the memory of a value, to be used soon.
     #[inline]
     pub(crate) fn prefetch(&self, place: u64) {
-        let number = place >> CHUNK_OFFSET_BITS;
+        let (number, start) = self.split(place);
         if let (other, Some(chunk)) = &*self.chunk(number).read()
             && *other == number
         {
-            chunk.prefetch((place & (CHUNK_BYTES as u64 - 1)) as usize);
+            chunk.prefetch(start);
         }
     }
 
     /// The value of this length at a place, if it is still in the cache.
     #[inline]
     pub(crate) fn get(&self, place: u64, len: usize) -> Option<CacheHit> {
-        let number = place >> CHUNK_OFFSET_BITS;
-        let start = (place & (CHUNK_BYTES as u64 - 1)) as usize;
+        let (number, start) = self.split(place);
         let value = match &*self.chunk(number).read() {
             (other, Some(chunk)) if *other == number => Value::cached(chunk, start, len)?,
             _ => return None,
@@ -209,6 +221,23 @@ mod tests {
         assert_eq!(kept.count(), 5);
         assert_eq!(cache.insert(&vec![0; 300 << 10]), 0, "too large for this cache");
         assert!(cache.get(cache.insert(b""), 0).is_some_and(|hit| hit.value.is_empty()));
+    }
+
+    /// Bug: a cache of 64 GiB took all mappings that a process may have, which aborted it.
+    #[test]
+    fn a_large_cache_takes_few_mappings() {
+        for gib in [1, 16, 17, 64, 1000, 1024] {
+            let cache = ValueCache::new(gib << 30);
+            assert!(cache.chunks.len() as u64 <= CHUNKS_MAX + 2, "{gib} GiB");
+            assert!(cache.chunk_size <= (CHUNK_BYTES as u64).max(gib << 18) as usize, "{gib} GiB");
+        }
+        let cache = ValueCache::new(64 << 30);
+        let places: Vec<_> = (0..60).map(|n| cache.insert(&[n; 200 << 10])).collect();
+        assert_eq!(cache.memory(), 2 * (8 << 20), "in two chunks");
+        for (n, place) in (0..60).zip(places) {
+            let hit = cache.get(place, 200 << 10).unwrap();
+            assert!(cache.may_have(place) && *hit.value == [n; 200 << 10]);
+        }
     }
 
     #[test]
