@@ -290,7 +290,12 @@ impl Table {
     /// its keyspace.
     pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<CurrentVersion> {
         let (shard, _) = self.arena.hash(id);
-        let entries = self.shards[usize::from(shard)].table.read();
+        self.version_at(&self.shards[usize::from(shard)].table.read(), id, seq)
+    }
+
+    /// As [`Table::at`], under the lock of the table that the entry is in.
+    #[inline]
+    fn version_at(&self, entries: &ShardEntries, id: EntryId, seq: u64) -> Option<CurrentVersion> {
         let mut current =
             CurrentVersion { id, version: self.arena.version(id), cached: self.arena.cached(id) };
         if current.version.seq > seq {
@@ -304,10 +309,7 @@ impl Table {
     pub(crate) fn find_at(&self, key: HashedKey<'_>, seq: u64) -> Option<CurrentVersion> {
         let entries = self.shards[usize::from(key.shard)].table.read();
         let id = entries.ids.find(key.hash, |id| self.has_key(id, key))?;
-        drop(entries);
-        // Between the two locks the entry may have been freed only if it is of no use to a reader
-        // at this point in time, and used for another key.
-        self.at(id, seq).filter(|_| self.has_key(id, key))
+        self.version_at(&entries, id, seq)
     }
 
     /// The version that replaced this one of an entry, while this one is kept. `None` too for the
