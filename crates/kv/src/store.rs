@@ -125,7 +125,7 @@ impl Store {
     /// [`KeyspaceError`]; [`KeyspaceError::Quarantined`] if a keyspace of this name may exist, see
     /// [`Store::quarantined`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace, KeyspaceError> {
-        let keys = self.writer.create_keyspace(name)?;
+        let keys = self.cleaned_if_full(self.writer.create_keyspace(name))?;
         Ok(self.writer.handle(&keys))
     }
 
@@ -140,9 +140,18 @@ impl Store {
     /// [`KeyspaceError::NotFound`], [`KeyspaceError::DefaultKeyspace`],
     /// [`KeyspaceError::Store`].
     pub fn drop_keyspace(&self, name: &str) -> Result<(), KeyspaceError> {
-        self.writer.drop_keyspace(name)?;
+        self.cleaned_if_full(self.writer.drop_keyspace(name))?;
         self.writer.clean_now();
         Ok(())
+    }
+
+    /// Starts cleaning in the background if this change found no space.
+    fn cleaned_if_full<T>(&self, changed: Result<T, KeyspaceError>) -> Result<T, KeyspaceError> {
+        changed.inspect_err(|error| {
+            if error.is_no_space() {
+                self.writer.clean_full_disk();
+            }
+        })
     }
 
     /// Returns the names of all keyspaces, sorted.

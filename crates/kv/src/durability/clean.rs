@@ -123,7 +123,7 @@ impl Writer {
 
     /// Starts cleaning in the background for a write that found no space. Not if the last such pass
     /// freed nothing, and nothing was replaced or deleted since.
-    fn clean_full_disk(self: &Arc<Self>) {
+    pub(crate) fn clean_full_disk(self: &Arc<Self>) {
         if self.cleaning().request_full_disk() {
             self.clean_now();
         }

@@ -98,12 +98,11 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
 /// A form of a write.
 type Form<'a> = &'a dyn Fn(&Store) -> esker_kv::Result<Ticket>;
 
-#[test]
-fn a_write_without_space_starts_cleaning() {
+/// A store on a full disk. All but 100 of its values are garbage.
+fn full_of_garbage() -> SimEnv {
     let sim_env = SimEnv::new();
     sim_env.disk.set_capacity(Some(4 << 20));
     let store = sim_env.open();
-    // All but 100 of the values are garbage.
     let keys = store.keyspace();
     let mut n = 0;
     while keys.put([n % 100], value(1, 1, LEN)).is_ok() {
@@ -111,7 +110,31 @@ fn a_write_without_space_starts_cleaning() {
         store.sync().unwrap();
     }
     drop(keys);
-    let sim_env = sim_env.end(store, None);
+    sim_env.end(store, None)
+}
+
+/// Guards: cleaning began only with the next write of another kind.
+#[test]
+fn a_keyspace_without_space_starts_cleaning() {
+    let sim_env = full_of_garbage();
+    let mut options = sim_env.options();
+    options.clean = true;
+    let store = Store::builder(DIR).options(options).open().unwrap();
+    let mut names = (0..).map(|n| format!("keyspace {n}"));
+    let mut create = || store.create_keyspace(&names.next().unwrap()).map(drop);
+    let refused = std::iter::repeat_with(&mut create).find_map(Result::err).unwrap();
+    assert!(refused.is_no_space(), "{refused:?}");
+    let start = Instant::now();
+    while create().is_err() {
+        assert!(start.elapsed() < Duration::from_secs(180), "no space was freed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn a_write_without_space_starts_cleaning() {
+    let sim_env = full_of_garbage();
     let large = vec![7; 100_000];
     let batch = |store: &Store| {
         let mut batch = Batch::new();
