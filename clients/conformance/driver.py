@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from .failure import CaseFailure, CaseSkip, expect
-from .messages import Timestamp
+from .messages import Timestamp, from_number
 
 LINE_BYTES_MAX = 1 << 20
 STDERR_BYTES_MAX = 8192
@@ -19,10 +19,13 @@ KINDS = {
 
 
 def unpack(text: str) -> Timestamp:
-    """The epoch and the index of a timestamp in hexadecimal digits."""
-    if len(text) != 32:
-        raise CaseFailure(f"a timestamp has 32 hexadecimal digits: {text!r}")
-    return int(text[:16], 16), int(text[16:], 16)
+    """The epoch and the index of a timestamp: hexadecimal digits, or the decimal ones of a timestamp
+    of 64 bits."""
+    if len(text) == 32:
+        return int(text[:16], 16), int(text[16:], 16)
+    if not text.isdecimal() or int(text) >= 1 << 64:
+        raise CaseFailure(f"a timestamp has 32 hexadecimal digits, or 64 bits: {text!r}")
+    return from_number(int(text))
 
 
 class Outcome:

@@ -12,6 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 CLUSTER = "0123456789abcdef0123456789abcdef"
 EPOCH = 1_700_000_000_000_000_000
+NANOS_PER_MILLISECOND = 1_000_000
+# The bits of the index in a timestamp of 64 bits.
+INDEX_BITS = 18
 
 Timestamp = tuple[int, int]
 
@@ -43,6 +46,10 @@ class Request:
     def is_range(self) -> bool:
         return self.query.get("format") == ["range"]
 
+    @property
+    def is_u64_range(self) -> bool:
+        return self.query.get("format") == ["u64-range"]
+
 
 @dataclass
 class Reply:
@@ -68,6 +75,17 @@ def not_leader(leader: str | None, status: int = 409) -> Reply:
     return Reply(status, b"node (1) is not the leader (2)", headers)
 
 
+def number(timestamp: Timestamp) -> int:
+    """The timestamp in 64 bits."""
+    epoch, index = timestamp
+    return (epoch // NANOS_PER_MILLISECOND << INDEX_BITS) + index
+
+
+def from_number(bits: int) -> Timestamp:
+    """The timestamp of 64 bits, with the beginning of its millisecond as epoch."""
+    return (bits >> INDEX_BITS) * NANOS_PER_MILLISECOND, bits & ((1 << INDEX_BITS) - 1)
+
+
 def range_body(epoch: int, index: int, count: int) -> bytes:
     return struct.pack(">QQQ", epoch, index, count)
 
@@ -76,6 +94,8 @@ def timestamps(request: Request, epoch: int, index: int) -> Reply:
     """The answer with the timestamps from this index on, in the format that was asked for."""
     if request.is_range:
         return Reply(200, range_body(epoch, index, request.n))
+    if request.is_u64_range:
+        return Reply(200, struct.pack(">QQ", number((epoch, index)), request.n))
     indexes = range(index, index + request.n)
     return Reply(200, b"".join(struct.pack(">QQ", epoch, each) for each in indexes))
 

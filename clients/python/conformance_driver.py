@@ -70,6 +70,8 @@ class Driver:
         options = {names[key]: value for key, value in request.items() if key in names}
         if "client_cert" in request:
             options["client_certificate"] = (request["client_cert"], request["client_key"])
+        if request.get("format") == "u64":
+            return {"error": {"kind": "unsupported", "message": "timestamps of 64 bits"}}
         if "format" in request:
             options["as_range"] = request["format"] == "range"
         for key in ("timeout", "connect_timeout"):

@@ -44,6 +44,26 @@ async def vectors_with_timestamps(fixture: Fixture) -> None:
 
 
 @case("Answers")
+async def vectors_of_64_bits_are_read_and_checked(fixture: Fixture) -> None:
+    """The timestamps of a right answer are returned; after any other one the request is repeated."""
+    for vector in vectors()["u64_answers"]:
+        node = await fixture.node(first([_reply(vector)], fixture.issuer))
+        await fixture.open(node, format="u64")
+        outcome = (await fixture.call(vector["n"])).unfailed()
+        asked = [vector["n"]]
+        if vector["then"] == "timestamps":
+            got = (outcome.answer["first"], outcome.answer["last"])
+            expect(got == (vector["first"], vector["last"]), f"{vector}: {outcome.answer}")
+        else:
+            asked *= 2
+            expect(outcome.first[0] == EPOCH, f"{vector}: {outcome.answer}")
+        expect(node.counts() == asked, f"{vector}: the node got {node.counts()}")
+        formats = [each.query.get("format") for each in node.asked]
+        expect(all(each.is_u64_range for each in node.asked), f"the formats {formats}")
+        await _close(fixture, node)
+
+
+@case("Answers")
 async def vectors_that_name_the_leader(fixture: Fixture) -> None:
     """The leader that a node names is asked, also if no list has it."""
     for vector in _listed("ask the leader"):

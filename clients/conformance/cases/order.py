@@ -5,12 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import struct
 from collections.abc import Awaitable
 
 from ..case import Fixture, case
 from ..failure import expect
 from ..history import History
-from ..messages import EPOCH, Held, Reply, Request, Script, always, not_leader, range_body
+from ..messages import (
+    EPOCH,
+    NANOS_PER_MILLISECOND,
+    Held,
+    Reply,
+    Request,
+    Script,
+    always,
+    not_leader,
+    number,
+    range_body,
+)
 from ..waits import all_or_first_failure
 
 # How long an answer is held for the next request to come. It is released afterwards in any case, so
@@ -78,6 +90,22 @@ async def timestamp_that_is_not_above_the_last_is_an_error(fixture: Fixture) -> 
 async def histories_are_unique_and_in_order(fixture: Fixture) -> None:
     """Nodes fail, name each other, lose answers and are slow at random; some calls are
     cancelled, and some have short deadlines. What is returned is unique and in order."""
+    await _check_history(fixture)
+
+
+@case("Order")
+async def timestamps_of_64_bits_are_unique_and_in_order(fixture: Fixture) -> None:
+    """The same with timestamps of 64 bits. Then a node issues lower ones."""
+    await _check_history(fixture, format="u64")
+    last = (await fixture.call(9)).last
+    for lower in [(EPOCH, 1), last, (EPOCH - NANOS_PER_MILLISECOND, last[1] + 1)]:
+        for node in fixture.nodes:
+            node.script = always(Reply(200, struct.pack(">QQ", number(lower), 1)))
+        outcome = await fixture.call()
+        expect(outcome.kind == "went_backwards", f"{lower}: {outcome.answer}")
+
+
+async def _check_history(fixture: Fixture, **options: str) -> None:
     rng = random.Random(0x5EED)
     nodes = [await fixture.node(), await fixture.node()]
     fixture.introduce(*nodes)
@@ -93,7 +121,7 @@ async def histories_are_unique_and_in_order(fixture: Fixture) -> None:
             elif choice == 2:
                 right = Reply(503, b"too many requests are waiting", {"Retry-After": "0"})
             elif choice == 3:
-                right.body = right.body[:20]
+                right.body = right.body[:12]
             elif choice == 4:
                 right = Reply(then="close")
             await asyncio.sleep(rng.random() * 0.002)
@@ -103,7 +131,7 @@ async def histories_are_unique_and_in_order(fixture: Fixture) -> None:
 
     for at, node in enumerate(nodes):
         node.script = script(at)
-    await fixture.open(*nodes)
+    await fixture.open(*nodes, **options)
     history = History()
     await all_or_first_failure(*(history.calls(fixture, 25, rng) for _ in range(30)))
     expect(history.count > 300, f"only {history.count} calls were answered")

@@ -146,6 +146,9 @@ func (d *driver) open(r request) answer {
 	if r.Token != "" {
 		return kind("unsupported", "this client makes no changes")
 	}
+	if r.Format == "u64" {
+		return kind("unsupported", "this client has no timestamps of 64 bits")
+	}
 	if r.TimeoutMS != nil {
 		options.Timeout = milliseconds(*r.TimeoutMS)
 	}

@@ -46,6 +46,9 @@ async function bench(client, { callers, seconds }) {
 /** @type {Record<string, (request: Json, signal: AbortSignal) => Json | Promise<Json>>} */
 const operations = {
   open(request) {
+    if (request.format === "u64") {
+      return { error: { kind: "unsupported", message: "timestamps of 64 bits" } };
+    }
     client = new esker.Client({
       endpoints: request.endpoints,
       caFile: request.ca,

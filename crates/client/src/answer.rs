@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use esker_oracle::{Range, Timestamp};
+use esker_oracle::{Range, Timestamp, TimestampWidth};
 use hyper::header::HeaderName;
 
 use crate::address::Address;
@@ -10,14 +10,16 @@ use crate::error::AttemptErrorKind;
 
 /// The header with the address of the leader.
 pub(crate) const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
-/// The length of a range: the first timestamp and the number of timestamps.
-pub(crate) const RANGE_BYTES: usize = Timestamp::BYTES + 8;
+/// The length of the number of timestamps, which follows the first one.
+const COUNT_BYTES: usize = size_of::<u64>();
+/// The length of the longest range: the first timestamp and the number of timestamps.
+pub(crate) const RANGE_BYTES_MAX: usize = Timestamp::BYTES + COUNT_BYTES;
 /// The most characters of an error's text that are kept.
 pub(crate) const ERROR_TEXT_CHARS_MAX: usize = 200;
 /// The longest wait that a node may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-const _: () = assert!(RANGE_BYTES == 24, "the length is part of the protocol");
+const _: () = assert!(RANGE_BYTES_MAX == 24, "the length is part of the protocol");
 
 /// The step that follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,11 +47,20 @@ pub(crate) struct RawAnswer<'a> {
     pub(crate) body: &'a [u8],
 }
 
+/// Returns the path of a request for `count` timestamps.
+pub(crate) fn request_path(count: u32, width: TimestampWidth) -> String {
+    let format = match width {
+        TimestampWidth::Bits64 => "u64-range",
+        TimestampWidth::Bits128 => "range",
+    };
+    format!("/timestamp?n={count}&format={format}")
+}
+
 impl RawAnswer<'_> {
     /// Returns the next step of a request for `count` timestamps.
-    pub(crate) fn next_step(&self, count: u32) -> NextStep {
+    pub(crate) fn next_step(&self, count: u32, width: TimestampWidth) -> NextStep {
         match (self.status, self.leader.and_then(Address::from_node)) {
-            (200, _) => match parse_range(self.body, count) {
+            (200, _) => match parse_range(self.body, count, width) {
                 Ok(range) => NextStep::Return(range),
                 Err(what) => NextStep::AskAnother(AttemptErrorKind::Malformed(what)),
             },
@@ -78,20 +89,40 @@ pub(crate) fn excerpt(body: &[u8], chars_max: usize) -> String {
 }
 
 /// Parses a range of `count` timestamps.
-fn parse_range(body: &[u8], count: u32) -> Result<Range, &'static str> {
+fn parse_range(body: &[u8], count: u32, width: TimestampWidth) -> Result<Range, &'static str> {
     debug_assert!(count > 0, "a request is for at least one timestamp");
-    if body.len() != RANGE_BYTES {
-        return Err("a range has 24 bytes");
-    }
-    let Some((first, counted)) = body.split_first_chunk() else { return Err("it is too short") };
-    let range = Range { first: Timestamp::from_bytes(*first), count };
+    let (first, counted) = match width {
+        TimestampWidth::Bits64 => parse_first_u64(body)?,
+        TimestampWidth::Bits128 => parse_first(body)?,
+    };
+    let range = Range { first, count };
     if counted != u64::from(count).to_be_bytes() {
         return Err("the count is not that of the request");
     }
     if range.first.index == 0 {
         return Err("an index is at least 1");
     }
-    range.last().map(|_| range).ok_or("the last index is too high")
+    let last = range.last().filter(|last| last.index <= width.index_max());
+    last.map(|_| range).ok_or("the last index is too high")
+}
+
+/// Parses the first timestamp of a range, and returns the bytes of the number of timestamps.
+fn parse_first(body: &[u8]) -> Result<(Timestamp, &[u8]), &'static str> {
+    let (first, counted) = body
+        .split_first_chunk::<{ Timestamp::BYTES }>()
+        .filter(|(_, counted)| counted.len() == COUNT_BYTES)
+        .ok_or("a range has 24 bytes")?;
+    Ok((Timestamp::from_bytes(*first), counted))
+}
+
+/// Parses the first timestamp of a range of timestamps of 64 bits.
+fn parse_first_u64(body: &[u8]) -> Result<(Timestamp, &[u8]), &'static str> {
+    let (first, counted) = body
+        .split_first_chunk::<{ size_of::<u64>() }>()
+        .filter(|(_, counted)| counted.len() == COUNT_BYTES)
+        .ok_or("a range of timestamps of 64 bits has 16 bytes")?;
+    let first = Timestamp::from_u64(u64::from_be_bytes(*first));
+    Ok((first.ok_or("its millisecond is after the last epoch")?, counted))
 }
 
 #[cfg(test)]
@@ -117,13 +148,16 @@ mod tests {
         value.as_str().unwrap().parse().unwrap()
     }
 
+    fn list(vectors: &Value, name: &str) -> Vec<Value> {
+        vectors[name].as_array().unwrap().clone()
+    }
+
     /// The vectors of the guide, which clients in other languages check themselves against.
     #[test]
     fn timestamps_are_encoded_as_the_guide_has_it() {
-        let vectors = vectors();
-        let timestamps = vectors["timestamps"].as_array().unwrap();
+        let timestamps = list(&vectors(), "timestamps");
         let mut last = None;
-        for vector in timestamps {
+        for vector in &timestamps {
             let hex = vector["bytes"].as_str().unwrap();
             let timestamp = Timestamp::from_bytes(bytes(hex).try_into().unwrap());
             let (epoch, index) = (number(&vector["epoch"]), number(&vector["index"]));
@@ -136,48 +170,75 @@ mod tests {
     }
 
     #[test]
+    fn timestamps_of_64_bits_are_encoded_as_the_guide_has_it() {
+        let timestamps = list(&vectors(), "u64_timestamps");
+        let mut last = None;
+        for vector in &timestamps {
+            let bits = number(&vector["number"]);
+            assert_eq!(bits.to_be_bytes()[..], bytes(vector["bytes"].as_str().unwrap()));
+            let Timestamp { epoch, index } = Timestamp::from_u64(bits).unwrap();
+            assert_eq!(epoch, number(&vector["milliseconds"]) * 1_000_000, "{vector}");
+            assert_eq!(index, number(&vector["index"]), "{vector}");
+            assert!(last < Some(bits), "they are in the order of time: {vector}");
+            last = Some(bits);
+        }
+        assert!(timestamps.len() > 5);
+    }
+
+    #[test]
     fn answers_are_handled_as_the_guide_has_it() {
         let vectors = vectors();
-        let answers = vectors["answers"].as_array().unwrap();
-        for vector in answers {
-            let body = match (&vector["body_hex"], &vector["body"]) {
-                (Value::String(hex), _) => bytes(hex),
-                (_, Value::String(text)) => text.clone().into_bytes(),
-                _ => Vec::new(),
-            };
-            let received = RawAnswer {
-                status: vector["status"].as_u64().unwrap().try_into().unwrap(),
-                leader: vector["headers"]["esker-leader"].as_str(),
-                retry_after: vector["headers"]["retry-after"].as_str(),
-                body: &body,
-            };
-            let expected = &vector["then"];
-            match received.next_step(vector["n"].as_u64().unwrap().try_into().unwrap()) {
-                NextStep::Return(range) => {
-                    assert_eq!(expected, "timestamps", "{vector}");
-                    assert_eq!(range.first.to_string(), vector["first"], "{vector}");
-                    assert_eq!(range.last().unwrap().to_string(), vector["last"], "{vector}");
-                }
-                NextStep::AskLeader(leader) => {
-                    assert_eq!(expected, "ask the leader", "{vector}");
-                    assert_eq!(leader.as_str(), vector["leader"], "{vector}");
-                }
-                NextStep::AskAnother(_) => assert_eq!(expected, "ask another node", "{vector}"),
-                NextStep::AskAgain(after) => {
-                    assert_eq!(expected, "ask again later", "{vector}");
-                    assert_eq!(after.as_secs(), vector["seconds"].as_u64().unwrap(), "{vector}");
-                }
-                NextStep::Fail(_) => assert_eq!(expected, "fail", "{vector}"),
-            }
+        let (answers, of_64_bits) = (list(&vectors, "answers"), list(&vectors, "u64_answers"));
+        for vector in &answers {
+            check_answer(vector, TimestampWidth::Bits128);
         }
-        assert!(answers.len() > 15);
+        for vector in &of_64_bits {
+            check_answer(vector, TimestampWidth::Bits64);
+        }
+        assert!(answers.len() > 15 && of_64_bits.len() > 10);
+    }
+
+    fn check_answer(vector: &Value, width: TimestampWidth) {
+        let body = match (&vector["body_hex"], &vector["body"]) {
+            (Value::String(hex), _) => bytes(hex),
+            (_, Value::String(text)) => text.clone().into_bytes(),
+            _ => Vec::new(),
+        };
+        let received = RawAnswer {
+            status: vector["status"].as_u64().unwrap().try_into().unwrap(),
+            leader: vector["headers"]["esker-leader"].as_str(),
+            retry_after: vector["headers"]["retry-after"].as_str(),
+            body: &body,
+        };
+        let shown = |timestamp: Timestamp| match width {
+            TimestampWidth::Bits64 => timestamp.to_u64().unwrap().to_string(),
+            TimestampWidth::Bits128 => timestamp.to_string(),
+        };
+        let expected = &vector["then"];
+        match received.next_step(vector["n"].as_u64().unwrap().try_into().unwrap(), width) {
+            NextStep::Return(range) => {
+                assert_eq!(expected, "timestamps", "{vector}");
+                assert_eq!(shown(range.first), vector["first"], "{vector}");
+                assert_eq!(shown(range.last().unwrap()), vector["last"], "{vector}");
+            }
+            NextStep::AskLeader(leader) => {
+                assert_eq!(expected, "ask the leader", "{vector}");
+                assert_eq!(leader.as_str(), vector["leader"], "{vector}");
+            }
+            NextStep::AskAnother(_) => assert_eq!(expected, "ask another node", "{vector}"),
+            NextStep::AskAgain(after) => {
+                assert_eq!(expected, "ask again later", "{vector}");
+                assert_eq!(after.as_secs(), vector["seconds"].as_u64().unwrap(), "{vector}");
+            }
+            NextStep::Fail(_) => assert_eq!(expected, "fail", "{vector}"),
+        }
     }
 
     #[test]
     fn the_text_of_an_error_is_short_and_on_one_line() {
         let long = format!("a\nb{}", "x".repeat(9999));
         let received = RawAnswer { status: 418, body: long.as_bytes(), ..RawAnswer::default() };
-        let step = received.next_step(1);
+        let step = received.next_step(1, TimestampWidth::Bits128);
         let NextStep::AskAnother(AttemptErrorKind::Status { status: 418, text }) = step else {
             panic!()
         };

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use esker_oracle::{Range, Timestamp};
+use esker_oracle::{Range, Timestamp, TimestampWidth};
 
 use crate::error::Error;
 use crate::queue::{BatchSlot, Queue};
@@ -14,13 +14,19 @@ use crate::queue::{BatchSlot, Queue};
 pub(crate) struct Call<'a> {
     queue: &'a Queue,
     count: u32,
+    width: TimestampWidth,
     deadline: Instant,
     slot: Option<BatchSlot>,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(queue: &'a Queue, count: u32, deadline: Instant) -> Self {
-        Self { queue, count, deadline, slot: None }
+    pub(crate) fn new(
+        queue: &'a Queue,
+        count: u32,
+        width: TimestampWidth,
+        deadline: Instant,
+    ) -> Self {
+        Self { queue, count, width, deadline, slot: None }
     }
 }
 
@@ -28,10 +34,10 @@ impl Future for Call<'_> {
     type Output = Result<Range, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { queue, count, deadline, slot } = &mut *self;
+        let Self { queue, count, width, deadline, slot } = &mut *self;
         let Some(slot) = slot else {
             let (queue, count, waker) = (*queue, *count, context.waker().clone());
-            return match queue.join(count, *deadline, waker) {
+            return match queue.join(count, *width, *deadline, waker) {
                 Ok(joined) => {
                     self.slot = Some(joined);
                     Poll::Pending

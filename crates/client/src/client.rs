@@ -1,9 +1,10 @@
 //! The handle of a client, and its builder.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_oracle::{Range, Timestamp};
+use esker_oracle::{Range, Timestamp, TimestampWidth};
 
 use crate::call::Call;
 use crate::client_thread::{self, ClientState};
@@ -129,6 +130,9 @@ impl ClientBuilder {
 /// began, so a call that begins after another one returned gets a higher timestamp, with any
 /// client. No timestamp is kept for later.
 ///
+/// The same calls return timestamps of 64 bits: [`Client::timestamp_u64`]. Those and the ones of 16
+/// bytes are in one order. Callers of each share requests among themselves.
+///
 /// Connections and timers run on one thread of the client, which ends with the last clone. So calls
 /// can be awaited on any executor, and end by their deadlines on each.
 ///
@@ -191,7 +195,7 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::timestamp`], and [`Error::Count`].
     pub async fn timestamps(&self, count: u32) -> Result<Range, Error> {
-        self.call(count, Instant::now() + self.handle.timeout).await
+        self.call(count, TimestampWidth::Bits128, self.deadline()).await
     }
 
     /// Returns `count` timestamps of one epoch, with consecutive indexes, by this deadline. The
@@ -204,19 +208,91 @@ impl Client {
     /// # Errors
     /// The errors of [`Client::timestamp`], and [`Error::Count`].
     pub async fn timestamps_by(&self, count: u32, deadline: Instant) -> Result<Range, Error> {
+        self.call_by(count, TimestampWidth::Bits128, deadline).await
+    }
+
+    /// Returns a timestamp of 64 bits, within the client's timeout: the epoch's millisecond of Unix
+    /// time above 18 bits of index, as [`Timestamp::to_u64`] has it. It is below 2^63, so it fits a
+    /// signed integer, too. [`Timestamp::from_u64`] returns its time and its index.
+    ///
+    /// It costs as much as one of 16 bytes does. An epoch has 262,143 of them; after these, a call
+    /// waits for the next one, which takes some milliseconds.
+    ///
+    /// # Cancel safety
+    /// The call may be dropped at any moment: its timestamp is lost then.
+    ///
+    /// # Errors
+    /// The errors of [`Client::timestamp`]. Nodes of a version without timestamps of 64 bits refuse
+    /// the request: [`Error::Refused`].
+    pub async fn timestamp_u64(&self) -> Result<u64, Error> {
+        Ok(*self.timestamps_u64(1).await?.start())
+    }
+
+    /// Returns `count` consecutive timestamps of 64 bits, within the client's timeout.
+    ///
+    /// # Cancel safety
+    /// The call may be dropped at any moment: its timestamps are lost then.
+    ///
+    /// # Errors
+    /// The errors of [`Client::timestamp_u64`], and [`Error::Count`].
+    pub async fn timestamps_u64(&self, count: u32) -> Result<RangeInclusive<u64>, Error> {
+        self.in_64_bits(self.call(count, TimestampWidth::Bits64, self.deadline()).await?)
+    }
+
+    /// Returns `count` consecutive timestamps of 64 bits by this deadline, as
+    /// [`Client::timestamps_by`] does.
+    ///
+    /// # Cancel safety
+    /// The call may be dropped at any moment: its timestamps are lost then.
+    ///
+    /// # Errors
+    /// The errors of [`Client::timestamp_u64`], and [`Error::Count`].
+    pub async fn timestamps_u64_by(
+        &self,
+        count: u32,
+        deadline: Instant,
+    ) -> Result<RangeInclusive<u64>, Error> {
+        self.in_64_bits(self.call_by(count, TimestampWidth::Bits64, deadline).await?)
+    }
+
+    /// Returns the timestamps of a range in 64 bits.
+    fn in_64_bits(&self, range: Range) -> Result<RangeInclusive<u64>, Error> {
+        let ends = range.first.to_u64().zip(range.last().and_then(Timestamp::to_u64));
+        let (first, last) = ends.ok_or_else(|| {
+            self.handle.state.queue.fail("answers of 64 bits have no index of more bits")
+        })?;
+        Ok(first..=last)
+    }
+
+    /// Returns the deadline of a call that begins now.
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.handle.timeout
+    }
+
+    async fn call_by(
+        &self,
+        count: u32,
+        width: TimestampWidth,
+        deadline: Instant,
+    ) -> Result<Range, Error> {
         if Instant::now() >= deadline {
             let ClientState { leader, .. } = &*self.handle.state;
             add(&leader.counters.failures, 1);
             return Err(Error::Deadline { last: leader.last_failure() });
         }
-        self.call(count, deadline).await
+        self.call(count, width, deadline).await
     }
 
-    async fn call(&self, count: u32, deadline: Instant) -> Result<Range, Error> {
+    async fn call(
+        &self,
+        count: u32,
+        width: TimestampWidth,
+        deadline: Instant,
+    ) -> Result<Range, Error> {
         let ClientState { queue, leader } = &*self.handle.state;
         let most = queue.count_max;
         let called = match (1..=most).contains(&count) {
-            true => Call::new(queue, count, deadline).await,
+            true => Call::new(queue, count, width, deadline).await,
             false => Err(Error::Count { count, most }),
         };
         called.map_err(|error| {

@@ -80,7 +80,7 @@ async fn expire_calls(state: Arc<ClientState>) {
 /// before the next attempt, or than connecting, would start it over with each call.
 async fn request(leader: &Leader, batch: &InFlightBatch) -> RequestResult {
     loop {
-        if let Some(result) = leader.ask(batch.count).await {
+        if let Some(result) = leader.ask(batch.count, batch.width).await {
             return result;
         }
         if batch.is_abandoned() {
@@ -96,10 +96,17 @@ mod tests {
     use std::task::{Context, Poll, Waker};
     use std::time::{Duration, Instant};
 
+    use esker_oracle::TimestampWidth;
+
     use super::*;
     use crate::address::Address;
     use crate::call::Call;
     use crate::transport::Transport;
+
+    fn call(state: &ClientState) -> Call<'_> {
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        Call::new(&state.queue, 1, TimestampWidth::Bits128, deadline)
+    }
 
     fn state() -> Arc<ClientState> {
         let endpoint = Address::from_node("127.0.0.1:1").unwrap();
@@ -111,12 +118,11 @@ mod tests {
     #[test]
     fn calls_of_a_client_whose_thread_ended_fail() {
         let state = state();
-        let deadline = Instant::now() + Duration::from_secs(3600);
-        let mut waiting = std::pin::pin!(Call::new(&state.queue, 1, deadline));
+        let mut waiting = std::pin::pin!(call(&state));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         drop(CloseOnDrop(Arc::clone(&state)));
-        let late = std::pin::pin!(Call::new(&state.queue, 1, deadline)).poll(&mut context);
+        let late = std::pin::pin!(call(&state)).poll(&mut context);
         for ended in [waiting.poll(&mut context), late] {
             assert!(matches!(ended, Poll::Ready(Err(Error::Closed))), "{ended:?}");
         }
@@ -126,17 +132,16 @@ mod tests {
     #[test]
     fn a_broken_invariant_ends_all_calls() {
         let state = state();
-        let deadline = Instant::now() + Duration::from_secs(3600);
         let mut context = Context::from_waker(Waker::noop());
-        let mut sent = std::pin::pin!(Call::new(&state.queue, 1, deadline));
+        let mut sent = std::pin::pin!(call(&state));
         assert!(sent.as_mut().poll(&mut context).is_pending());
         let runtime = Builder::new_current_thread().build().unwrap();
         let batch = runtime.block_on(state.queue.take(0)).unwrap();
-        let mut waiting = std::pin::pin!(Call::new(&state.queue, 1, deadline));
+        let mut waiting = std::pin::pin!(call(&state));
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         state.queue.finish(batch, Err(Error::Internal { invariant: "two is two" }));
         state.queue.close();
-        let late = std::pin::pin!(Call::new(&state.queue, 1, deadline)).poll(&mut context);
+        let late = std::pin::pin!(call(&state)).poll(&mut context);
         for ended in [sent.poll(&mut context), waiting.poll(&mut context), late] {
             let is_internal = matches!(ended, Poll::Ready(Err(Error::Internal { .. })));
             assert!(is_internal, "{ended:?}");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use esker_oracle::TimestampWidth;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::RETRY_AFTER;
@@ -13,7 +14,8 @@ use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::answer::{
-    ERROR_TEXT_CHARS_MAX, LEADER_HEADER, NextStep, RANGE_BYTES, RawAnswer, excerpt,
+    ERROR_TEXT_CHARS_MAX, LEADER_HEADER, NextStep, RANGE_BYTES_MAX, RawAnswer, excerpt,
+    request_path,
 };
 use crate::connection_error::{body_error, connection_error, with_port_advice};
 use crate::error::AttemptErrorKind;
@@ -33,7 +35,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 const PING_INTERVAL: Duration = Duration::from_millis(200);
 const PING_TIMEOUT: Duration = Duration::from_millis(300);
 
-const _: () = assert!(RANGE_BYTES <= ANSWER_BYTES_MAX);
+const _: () = assert!(RANGE_BYTES_MAX <= ANSWER_BYTES_MAX);
 const _: () = assert!(
     PING_INTERVAL.as_millis() + PING_TIMEOUT.as_millis() < ANSWER_TIMEOUT.as_millis(),
     "a dead peer is noticed before a request times out"
@@ -97,8 +99,9 @@ impl NodeConnection {
     pub(crate) async fn request_timestamps(
         &mut self,
         count: u32,
+        width: TimestampWidth,
     ) -> Result<NextStep, AttemptErrorKind> {
-        let path = format!("/timestamp?n={count}&format=range");
+        let path = request_path(count, width);
         let answered = timeout(ANSWER_TIMEOUT, self.get(&path, ANSWER_BYTES_MAX)).await;
         let no_answer = AttemptErrorKind::NoAnswer { within: ANSWER_TIMEOUT };
         let (head, body) = answered.unwrap_or(Err(no_answer)).map_err(|kind| match kind {
@@ -113,7 +116,7 @@ impl NodeConnection {
             retry_after: header(RETRY_AFTER),
             body: &body,
         };
-        Ok(answer.next_step(count))
+        Ok(answer.next_step(count, width))
     }
 
     async fn get(
@@ -180,7 +183,7 @@ mod tests {
         // From here on, only timers end a wait.
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
-        let lost = connection.request_timestamps(1).await.unwrap_err();
+        let lost = connection.request_timestamps(1, TimestampWidth::Bits128).await.unwrap_err();
         assert!(matches!(lost, AttemptErrorKind::Connection(_)), "{lost:?}");
         assert!(begun.elapsed() < ANSWER_TIMEOUT, "{:?}", begun.elapsed());
     }

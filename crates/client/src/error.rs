@@ -40,6 +40,7 @@ pub enum Error {
     Refused(AttemptError),
     /// The service answered with a timestamp that is not above those that this client got before it
     /// asked. The answer is discarded. It is another cluster, or one that lost its data.
+    /// Timestamps of 64 bits are here as [`Timestamp::from_u64`] has them.
     NotMonotonic {
         /// The host and port of the node that answered.
         address: String,

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use esker_oracle::{Range, Timestamp};
+use esker_oracle::{Range, Timestamp, TimestampWidth};
 use parking_lot::Mutex;
 
 use crate::address::Address;
@@ -18,12 +18,30 @@ use crate::transport::Transport;
 /// The result of a request that is not to be repeated.
 pub(crate) type RequestResult = Result<Range, Error>;
 
+/// A timestamp that was received, in the form of its width.
+#[derive(Debug, Clone, Copy)]
+struct ReceivedTimestamp {
+    timestamp: Timestamp,
+    width: TimestampWidth,
+}
+
+impl ReceivedTimestamp {
+    /// Whether it is above the other one. Timestamps of different widths compare by the
+    /// millisecond of the epoch, and then by the index.
+    fn is_above(self, other: Self) -> bool {
+        match self.width == other.width {
+            true => self.timestamp > other.timestamp,
+            false => self.timestamp.in_milliseconds() > other.timestamp.in_milliseconds(),
+        }
+    }
+}
+
 /// The leader, as far as the client knows. All requests share its connection.
 #[derive(Debug)]
 pub(crate) struct Leader {
     state: tokio::sync::Mutex<LeaderState>,
     /// The highest timestamp that was received.
-    highest: Mutex<Option<Timestamp>>,
+    highest: Mutex<Option<ReceivedTimestamp>>,
     /// The last failure since the last success: see [`Leader::record_failure`].
     last_failure: Mutex<Option<AttemptError>>,
     pub(crate) counters: Counters,
@@ -69,7 +87,7 @@ impl Leader {
     }
 
     /// Asks once for `count` timestamps. `None`: ask again.
-    pub(crate) async fn ask(&self, count: u32) -> Option<RequestResult> {
+    pub(crate) async fn ask(&self, count: u32, width: TimestampWidth) -> Option<RequestResult> {
         let mut connection = match self.connect().await {
             Ok(connection) => connection?,
             Err(error) => return Some(Err(error)),
@@ -77,10 +95,10 @@ impl Leader {
         // Read before the request is sent: later answers may be above this one.
         let highest = *self.highest.lock();
         add(&self.counters.requests, 1);
-        let step = connection.request_timestamps(count).await;
+        let step = connection.request_timestamps(count, width).await;
         let failure = |kind| AttemptError { address: connection.address.to_string(), kind };
         match step {
-            Ok(NextStep::Return(range)) => Some(self.accept(&connection, range, highest)),
+            Ok(NextStep::Return(range)) => Some(self.accept(&connection, range, width, highest)),
             Ok(NextStep::Fail(kind)) => Some(Err(Error::Refused(failure(kind)))),
             Ok(NextStep::AskLeader(leader)) => {
                 self.record_failure(failure(AttemptErrorKind::NotLeader));
@@ -110,19 +128,26 @@ impl Leader {
         &self,
         connection: &NodeConnection,
         range: Range,
-        highest: Option<Timestamp>,
+        width: TimestampWidth,
+        highest: Option<ReceivedTimestamp>,
     ) -> RequestResult {
         let Some(last) = range.last() else {
             return Err(Error::internal("a range was checked when it was received"));
         };
+        let [first, last] =
+            [range.first, last].map(|timestamp| ReceivedTimestamp { timestamp, width });
         {
             let mut now = self.highest.lock();
-            debug_assert!(*now >= highest, "the highest timestamp never falls");
-            if let Some(highest) = highest.filter(|highest| range.first <= *highest) {
+            let fell = highest.is_some_and(|it| now.is_none_or(|now| it.is_above(now)));
+            debug_assert!(!fell, "the highest timestamp never falls");
+            if let Some(highest) = highest.filter(|highest| !first.is_above(*highest)) {
                 let address = connection.address.to_string();
-                return Err(Error::NotMonotonic { address, got: range.first, highest });
+                let (got, highest) = (range.first, highest.timestamp);
+                return Err(Error::NotMonotonic { address, got, highest });
             }
-            *now = (*now).max(Some(last));
+            if now.is_none_or(|now| last.is_above(now)) {
+                *now = Some(last);
+            }
         }
         *self.last_failure.lock() = None;
         add(&self.counters.batches, 1);

@@ -17,6 +17,8 @@
 //! assert!(begin < commit);
 //! let range = client.timestamps(100).await?;
 //! assert_eq!(range.timestamps().count(), 100);
+//! let number: u64 = client.timestamp_u64().await?; // the same in 64 bits
+//! assert!(number < client.timestamp_u64().await?);
 //! # Ok(())
 //! # }
 //! ```

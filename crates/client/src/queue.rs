@@ -1,8 +1,8 @@
 //! The queue of callers that wait, in batches that share a request.
 //!
-//! A caller joins the last open batch. It gets the timestamps at its offset in the answer of the
-//! batch. No caller joins a batch in flight: its request is sent after the calls of all its callers
-//! began, which keeps the order of timestamps.
+//! A caller joins the last open batch of its width. It gets the timestamps at its offset in the
+//! answer of the batch. No caller joins a batch in flight: its request is sent after the calls of
+//! all its callers began, which keeps the order of timestamps.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use esker_oracle::Range;
+use esker_oracle::{Range, TimestampWidth};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -22,6 +22,8 @@ pub(crate) const REQUEST_LANES: usize = 2;
 const EXPIRY_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// The most times that a request yields to callers that are ready to join it.
 const YIELDS_MAX: u32 = 64;
+/// The last open batches, among which a caller finds the one of its width.
+const JOINABLE_BATCHES: usize = 2;
 
 const _: () = assert!(REQUEST_LANES > 0, "a lane sends the requests");
 
@@ -72,10 +74,11 @@ impl BatchSlot {
     }
 }
 
-/// A batch that was not sent. Callers join the last one.
+/// A batch that was not sent. Callers join the last one of their width.
 #[derive(Debug)]
 struct OpenBatch {
     batch: Arc<Batch>,
+    width: TimestampWidth,
     /// The number of timestamps for its callers.
     count: u32,
     callers: usize,
@@ -86,6 +89,7 @@ struct OpenBatch {
 pub(crate) struct InFlightBatch {
     batch: Arc<Batch>,
     pub(crate) count: u32,
+    pub(crate) width: TimestampWidth,
 }
 
 impl InFlightBatch {
@@ -136,6 +140,7 @@ impl Queue {
     pub(crate) fn join(
         &self,
         count: u32,
+        width: TimestampWidth,
         deadline: Instant,
         waker: Waker,
     ) -> Result<BatchSlot, Error> {
@@ -153,18 +158,19 @@ impl Queue {
             return Err(Error::Busy { most: self.callers_max });
         }
         let mut lane = None;
-        if state.open.back().is_none_or(|open| open.count > self.count_max - count) {
+        let place = state.find_joinable(width, self.count_max - count).unwrap_or_else(|| {
             let waiters = Mutex::new(Vec::with_capacity(state.expected_callers));
             let batch = Arc::new(Batch { answer: OnceLock::new(), waiters });
-            state.open.push_back(OpenBatch { batch, count: 0, callers: 0 });
+            state.open.push_back(OpenBatch { batch, width, count: 0, callers: 0 });
             lane = state.idle.iter_mut().find_map(Option::take);
-        }
+            state.open.len() - 1
+        });
         let is_earliest = state.expiry.is_none_or(|expiry| deadline < expiry);
         if is_earliest {
             state.expiry = Some(deadline);
         }
         state.callers += 1;
-        let Some(open) = state.open.back_mut() else {
+        let Some(open) = state.open.get_mut(place) else {
             drop(state);
             return Err(self.fail("a caller has an open batch to join"));
         };
@@ -196,12 +202,12 @@ impl Queue {
                 tokio::task::yield_now().await;
             }
             let mut state = self.state.lock();
-            if let Some(OpenBatch { batch, count, callers }) = state.open.pop_front() {
+            if let Some(OpenBatch { batch, width, count, callers }) = state.open.pop_front() {
                 debug_assert!(state.callers >= callers, "callers of open batches are counted");
                 state.callers -= callers;
                 state.in_flight.push(Arc::clone(&batch));
                 debug_assert!(state.in_flight.len() <= REQUEST_LANES, "a lane has one request");
-                return Some(InFlightBatch { batch, count });
+                return Some(InFlightBatch { batch, count, width });
             }
         }
     }
@@ -319,6 +325,15 @@ impl Batch {
 }
 
 impl State {
+    /// Returns the place of the last open batch of this width, if it has `count_max` timestamps at
+    /// most. It is among the last batches, unless full ones of the other width came after it; then
+    /// it is sent as it is.
+    fn find_joinable(&self, width: TimestampWidth, count_max: u32) -> Option<usize> {
+        let mut last = self.open.iter().enumerate().rev().take(JOINABLE_BATCHES);
+        let (place, open) = last.find(|(_, open)| open.width == width)?;
+        (open.count <= count_max).then_some(place)
+    }
+
     /// Moves the oldest batches to `abandoned`, as long as all of their callers were dropped.
     fn take_abandoned(&mut self, abandoned: &mut Vec<OpenBatch>) {
         while let Some(open) = self.open.front()

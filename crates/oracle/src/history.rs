@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::range::Range;
-use crate::timestamp::{NANOS_PER_MILLISECOND, Timestamp};
+use crate::timestamp::Timestamp;
 
 /// A call that was answered. Times are those of one clock, of any unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +50,8 @@ fn last(range: &Range) -> Option<Timestamp> {
 /// alone. A history has one order in both forms.
 pub fn in_milliseconds(calls: &[Call]) -> Vec<Call> {
     let in_milliseconds = |call: &Call| {
-        let mut call = *call;
-        let epoch = &mut call.range.first.epoch;
-        *epoch -= *epoch % NANOS_PER_MILLISECOND;
-        call
+        let range = Range { first: call.range.first.in_milliseconds(), ..call.range };
+        Call { range, ..*call }
     };
     calls.iter().map(in_milliseconds).collect()
 }

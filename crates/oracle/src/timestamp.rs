@@ -102,6 +102,12 @@ impl Timestamp {
         Some(Self { epoch, index: bits & Self::U64_INDEX_MAX })
     }
 
+    /// The timestamp as its form of 64 bits has it: with the millisecond of its epoch alone. For
+    /// comparing timestamps of both forms.
+    pub fn in_milliseconds(self) -> Self {
+        Self { epoch: self.epoch - self.epoch % NANOS_PER_MILLISECOND, ..self }
+    }
+
     /// The time when its epoch began, by the leader's clock.
     pub fn time(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(self.epoch)
@@ -172,6 +178,7 @@ mod tests {
             let floor = timestamp.epoch / 1_000_000 * 1_000_000;
             let decoded = Timestamp::from_u64(bits).unwrap();
             assert_eq!(decoded, Timestamp { epoch: floor, index: timestamp.index });
+            assert_eq!(decoded, timestamp.in_milliseconds());
             assert_eq!(decoded.to_u64(), Some(bits));
         }
         let beyond = Timestamp { epoch: 1, index: Timestamp::U64_INDEX_MAX + 1 };

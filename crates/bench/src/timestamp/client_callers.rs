@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use esker_client::Client;
 use esker_oracle::history::Call;
+use esker_oracle::{Range, TimestampWidth};
 use serde_json::json;
 
 use crate::measure::figure::{Figure, Shape};
 use crate::measure::per_thread::PerThread;
 use crate::measure::resources::{self, Snapshot};
+use crate::timestamp::answer_format::range_of_numbers;
 use crate::timestamp::tally::{CallBudget, Recorder, Tally};
 use crate::timestamp::timestamp_arguments::TsBenchArguments;
 use esker_command::endpoints::client_failure;
@@ -39,6 +41,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     let ended = ended_callers(arguments, callers, |stop| Caller {
         client: client.clone(),
         n: arguments.n,
+        width: arguments.format().width,
         begun,
         stop,
         latencies: latencies.clone(),
@@ -59,10 +62,17 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     }
     let latencies = latencies.take();
     let ops = latencies.count();
-    let mut figure = Figure::new("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
+    let format = arguments.format();
+    let bytes = format.timestamp_bytes() as u64 * ops * u64::from(arguments.n);
+    let mut figure = Figure::new("oracle/client", ops, bytes, time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
-    figure.params = json!({ "callers": callers, "n": arguments.n, "tls": arguments.uses_tls() });
+    figure.params = json!({
+        "callers": callers,
+        "n": arguments.n,
+        "format": format.name(),
+        "tls": arguments.uses_tls(),
+    });
     let per_s = ops as f64 * f64::from(arguments.n) / time.as_secs_f64().max(1e-9);
     let requests = stats.requests - before.requests;
     figure.used = used;
@@ -110,6 +120,7 @@ async fn ended_callers(
 struct Caller {
     client: Client,
     n: u32,
+    width: TimestampWidth,
     begun: Instant,
     stop: Arc<AtomicBool>,
     latencies: PerThread,
@@ -122,7 +133,7 @@ impl Caller {
         let since = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
         let mut called = Instant::now();
         while !self.stop.load(Relaxed) {
-            let issued = self.client.timestamps(self.n).await;
+            let issued = self.call().await;
             // The next call begins with the end of this one: one look at the clock for both.
             let returned = Instant::now();
             match issued {
@@ -131,10 +142,20 @@ impl Caller {
                     let (called, returned) = (since(called), since(returned));
                     self.calls.record(Call { called, returned, range });
                 }
-                Err(error) => *self.failed.entry(error.to_string()).or_default() += 1,
+                Err(class) => *self.failed.entry(class).or_default() += 1,
             }
             called = returned;
         }
         self
+    }
+
+    /// Makes a call. The error is the class of its failure.
+    async fn call(&self) -> Result<Range, String> {
+        let class = |error: esker_client::Error| error.to_string();
+        if self.width == TimestampWidth::Bits128 {
+            return self.client.timestamps(self.n).await.map_err(class);
+        }
+        let numbers = self.client.timestamps_u64(self.n).await.map_err(class)?;
+        range_of_numbers(&numbers).ok_or_else(|| "bad_body".into())
     }
 }

@@ -59,7 +59,8 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     for _ in 0..rounds {
         let leader = agreed_leader(&mut nodes, &caller).await?;
         let rate = arguments.rate.unwrap_or(REQUESTS_PER_SECOND);
-        let load = Load::paced(caller.clone(), nodes.address(leader), rate, begun, &budget);
+        let (address, format) = (nodes.address(leader), arguments.format());
+        let load = Load::paced(caller.clone(), address, format, rate, begun, &budget);
         let (time, tally) = match arguments.planned {
             true => transfer(&caller, load, begun).await?,
             false => kill(&mut nodes, leader, load, begun).await?,
@@ -80,7 +81,14 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     nodes.stop().await;
     let figure = json!({
             "bench": "oracle/failover",
-            "params": { "rounds": rounds, "nodes": NODE_COUNT, "rate": arguments.rate.unwrap_or(REQUESTS_PER_SECOND), "planned": arguments.planned, "tls": uses_tls },
+            "params": {
+                "rounds": rounds,
+                "nodes": NODE_COUNT,
+                "rate": arguments.rate.unwrap_or(REQUESTS_PER_SECOND),
+                "planned": arguments.planned,
+                "tls": uses_tls,
+                "format": arguments.format().name(),
+            },
             "ops": rounds,
             "seconds": (seconds * 1e3).round() / 1e3,
             "p50_us": times.quantile_us(0.5),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use esker_client::NodeCaller;
-use esker_oracle::Timestamp;
+use esker_oracle::{Timestamp, TimestampWidth};
 use http_body_util::Full;
 use hyper::Response;
 use hyper::service::service_fn;
@@ -32,6 +32,9 @@ pub struct TsFloorArguments {
     /// Whether the answer is a range
     #[arg(long)]
     range: bool,
+    /// Whether its timestamps have 64 bits
+    #[arg(long)]
+    u64: bool,
     /// Whether it is HTTP/3
     #[arg(long)]
     http3: bool,
@@ -66,11 +69,14 @@ pub fn run(arguments: &TsFloorArguments) -> Outcome {
 }
 
 fn body(arguments: &TsFloorArguments) -> Bytes {
-    let first = Timestamp { epoch: 1, index: 1 };
-    let timestamps = (1..=u64::from(arguments.n)).map(|index| Timestamp { index, ..first });
+    let timestamp = |index: u64| match arguments.u64 {
+        true => index.to_be_bytes().to_vec(),
+        false => Timestamp { epoch: 1, index }.to_bytes().to_vec(),
+    };
+    let count = u64::from(arguments.n);
     match arguments.range {
-        true => [&first.to_bytes()[..], &u64::from(arguments.n).to_be_bytes()].concat().into(),
-        false => timestamps.flat_map(Timestamp::to_bytes).collect(),
+        true => [timestamp(1), count.to_be_bytes().to_vec()].concat().into(),
+        false => (1..=count).flat_map(timestamp).collect(),
     }
 }
 
@@ -98,8 +104,12 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
         std::env::current_exe().map_err(|error| Failure::from_io("find esker-bench", &error))?;
     let mut command = Command::new(program);
     command.args(["floor-server", "--n", &arguments.n.to_string()]);
-    if arguments.is_range() {
+    let format = arguments.format();
+    if format.is_range {
         command.arg("--range");
+    }
+    if format.width == TimestampWidth::Bits64 {
+        command.arg("--u64");
     }
     if arguments.protocol == Protocol::H3 {
         command.arg("--http3");

@@ -8,9 +8,10 @@ use esker_client::NodeCaller;
 use esker_server::Members;
 use parking_lot::Mutex;
 
+use crate::timestamp::answer_format::AnswerFormat;
 use crate::timestamp::http1;
 use crate::timestamp::multiplexed::{Connection, Dialer};
-use crate::timestamp::tally::{AnswerHead, CallBudget, Tally, Times, range};
+use crate::timestamp::tally::{AnswerHead, CallBudget, Tally, Times};
 use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
 use esker_command::endpoints::call_failure;
 use esker_command::exit::{Failure, Outcome};
@@ -53,7 +54,7 @@ pub struct Load {
     connections: u32,
     streams: u32,
     n: u32,
-    is_range: bool,
+    format: AnswerFormat,
     path: String,
     members: NodeCaller,
     leader: Mutex<String>,
@@ -86,8 +87,8 @@ impl Load {
             connections: arguments.connections,
             streams,
             n: arguments.n,
-            is_range: arguments.is_range(),
-            path: arguments.path(),
+            format: arguments.format(),
+            path: arguments.format().path(arguments.n),
             members,
             leader: Mutex::new(leader),
             period,
@@ -103,6 +104,7 @@ impl Load {
     pub fn paced(
         members: NodeCaller,
         leader: String,
+        format: AnswerFormat,
         rate: u32,
         begun: Instant,
         budget: &CallBudget,
@@ -113,8 +115,8 @@ impl Load {
             connections: PACED_CONNECTIONS,
             streams: 1,
             n: 1,
-            is_range: false,
-            path: "/timestamp".into(),
+            format,
+            path: format.path(1),
             members,
             leader: Mutex::new(leader),
             period: Some(Duration::from_secs_f64(
@@ -345,7 +347,7 @@ impl Caller {
         if answered.status != 200 {
             return Some(answered.status.to_string());
         }
-        match range(body, self.load.n, self.load.is_range) {
+        match self.load.format.parse(body, self.load.n) {
             Some(range) => {
                 self.tally.add(times, range);
                 if self.load.period.is_some() {

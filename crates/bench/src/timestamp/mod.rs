@@ -1,9 +1,11 @@
 //! Benchmarks of the timestamp service.
 //!
-//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally`
-//! is what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers`
-//! share one client of the Rust crate. `failover` kills leaders.
+//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols,
+//! `answer_format` is what they ask for, and `tally` is what each of them saw. `floor` is the same
+//! HTTP server without a cluster behind it. `callers` share one client of the Rust crate.
+//! `failover` kills leaders.
 
+mod answer_format;
 mod client_callers;
 mod failover;
 mod http1;
@@ -67,7 +69,7 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let after = floor(arguments).await?;
     let http_rps = before.zip(after).map(|(before, after)| f64::midpoint(before, after));
     let ops = tally.latencies.count();
-    let bytes = ops * arguments.body_len() as u64;
+    let bytes = ops * arguments.format().bytes(arguments.n) as u64;
     let mut figure = Figure::new("oracle/timestamp", ops, bytes, time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
@@ -126,7 +128,7 @@ fn params(arguments: &TsBenchArguments) -> Value {
         "connections": arguments.connections,
         "streams": arguments.streams(),
         "n": arguments.n,
-        "format": if arguments.is_range() { "range" } else { "list" },
+        "format": arguments.format().name(),
         "rate": arguments.rate,
     })
 }

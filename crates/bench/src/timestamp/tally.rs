@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use esker_oracle::Range;
 use esker_oracle::history::{Call, check};
-use esker_oracle::{Range, Timestamp};
 
 use crate::measure::figure::Verdict;
 use crate::measure::latency::Latencies;
@@ -199,44 +199,11 @@ pub struct Times {
     pub returned: Instant,
 }
 
-/// The timestamps of a body; `None` if it is not what was asked for.
-pub fn range(body: &[u8], n: u32, is_range: bool) -> Option<Range> {
-    let (first, rest) = body.split_first_chunk::<16>()?;
-    let range = Range { first: Timestamp::from_bytes(*first), count: n };
-    range.first.index.checked_add(n.into())?;
-    if is_range {
-        return (rest == u64::from(n).to_be_bytes()).then_some(range);
-    }
-    let is_whole = body.len() == 16 * n as usize;
-    let follows = |(bytes, timestamp): (&[u8], Timestamp)| bytes == timestamp.to_bytes();
-    (is_whole && body.chunks(16).zip(range.timestamps()).all(follows)).then_some(range)
-}
-
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    use esker_oracle::Timestamp;
 
     use super::*;
-
-    #[test]
-    fn a_body_is_what_was_asked_for_or_nothing() {
-        let first = Timestamp { epoch: 7, index: 1 };
-        let all = Range { first, count: 3 };
-        let body: Vec<u8> = all.timestamps().flat_map(Timestamp::to_bytes).collect();
-        assert_eq!(range(&body, 3, false), Some(all));
-        assert_eq!(range(&body, 2, false), None);
-        assert_eq!(range(&body[..47], 3, false), None);
-        for at in 16..48 {
-            let mut wrong = body.clone();
-            wrong[at] ^= 1;
-            assert_eq!(range(&wrong, 3, false), None, "{at}");
-        }
-        let mut short = body[..16].to_vec();
-        short.extend(3_u64.to_be_bytes());
-        assert_eq!(range(&short, 3, true), Some(all));
-        assert_eq!(range(&short, 4, true), None);
-        assert_eq!(range(b"", 1, false), None);
-    }
 
     #[test]
     fn a_duplicate_is_found_and_the_first_answer_after_a_kill() {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use esker_client::{ClientBuilder, NodeCaller};
+use esker_oracle::TimestampWidth;
 
+use crate::timestamp::answer_format::AnswerFormat;
 use esker_command::endpoints::Endpoints;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::quantity::{seconds, timeout};
@@ -24,6 +26,9 @@ Examples:
 
   # HTTP/1.1 over TLS
   esker-bench ts --endpoint https://127.0.0.1:8080 --ca ca.pem
+
+  # Timestamps of 64 bits
+  esker-bench ts --connections 100 --u64
 
   # 1,000 tasks that share one client of the Rust crate
   esker-bench ts --callers 1000
@@ -91,6 +96,9 @@ pub struct TsBenchArguments {
     /// The format of an answer
     #[arg(long, value_name = "FORMAT", default_value = "list")]
     format: Format,
+    /// Ask for timestamps of 64 bits
+    #[arg(long)]
+    u64: bool,
     /// Callers that share one client of the Rust crate, each with one call at a time
     #[arg(long, value_name = "N", conflicts_with_all = ["protocol", "connections", "streams", "format", "rate", "failover"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub callers: Option<u32>,
@@ -167,21 +175,10 @@ impl TsBenchArguments {
         self.protocol == Protocol::H3 || !self.endpoints.is_https()
     }
 
-    pub fn is_range(&self) -> bool {
-        self.format == Format::Range
-    }
-
-    /// The path of a request.
-    pub fn path(&self) -> String {
-        match (self.n, self.is_range()) {
-            (1, false) => "/timestamp".into(),
-            (n, false) => format!("/timestamp?n={n}"),
-            (n, true) => format!("/timestamp?n={n}&format=range"),
-        }
-    }
-
-    /// Bytes of an answer.
-    pub fn body_len(&self) -> usize {
-        if self.is_range() { 24 } else { 16 * self.n as usize }
+    /// The format of an answer. A client of the Rust crate asks for ranges.
+    pub fn format(&self) -> AnswerFormat {
+        let width = if self.u64 { TimestampWidth::Bits64 } else { TimestampWidth::Bits128 };
+        let is_range = self.format == Format::Range || self.callers.is_some();
+        AnswerFormat { width, is_range }
     }
 }

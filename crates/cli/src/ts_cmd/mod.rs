@@ -13,6 +13,9 @@ Examples:
   # Three timestamps
   esker ts --n 3
 
+  # As numbers of 64 bits, like those of TiKV
+  esker ts --n 3 --u64
+
   # From a cluster: any node, the leader is found
   esker ts --endpoint http://10.0.0.1:8080 --endpoint http://10.0.0.2:8080
 

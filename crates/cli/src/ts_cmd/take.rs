@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use clap::Args;
-use esker_oracle::Range;
+use esker_client::Client;
 
-use crate::ts_cmd::timestamp_text::show;
+use crate::ts_cmd::timestamp_text::{ShownTimestamp, show};
 use esker_command::endpoints::{Endpoints, check_one_cluster, client_failure};
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
@@ -25,6 +25,9 @@ pub struct TakeArguments {
     /// How many timestamps: of one epoch, with consecutive indexes
     #[arg(long, value_name = "K", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=65_536))]
     n: u32,
+    /// Ask for timestamps of 64 bits: decimal numbers, of the epoch's millisecond and the index
+    #[arg(long)]
+    u64: bool,
     /// Print JSON objects
     #[arg(long)]
     json: bool,
@@ -43,10 +46,9 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         let client = arguments.endpoints.client()?.timeout(arguments.timeout);
         let client = client.build().map_err(|error| client_failure(&error))?;
         if !arguments.watch {
-            let (checked, range) = tokio::join!(check_one_cluster, client.timestamps(arguments.n));
+            let (checked, taken) = tokio::join!(check_one_cluster, arguments.take(&client));
             checked?;
-            let range = range.map_err(|error| client_failure(&error))?;
-            return show_until(range, arguments, &AtomicBool::new(false)).map(drop);
+            return show_until(&taken?, arguments, &AtomicBool::new(false)).map(drop);
         }
         let failed = |error| Failure::from_io("wait for signals", &error);
         let stop = Stop::on_signals().map_err(failed)?;
@@ -56,10 +58,10 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         let asked = async {
             check_one_cluster.await?;
             loop {
-                match client.timestamps(arguments.n).await {
-                    Ok(range) if !show_until(range, arguments, &stopped)? => return Ok(()),
+                match arguments.take(&client).await {
+                    Ok(taken) if !show_until(&taken, arguments, &stopped)? => return Ok(()),
                     Ok(_) => {}
-                    Err(error) => complain(client_failure(&error).message()),
+                    Err(failure) => complain(failure.message()),
                 }
                 tokio::time::sleep(WATCH_INTERVAL).await;
             }
@@ -71,10 +73,27 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     })
 }
 
+impl TakeArguments {
+    /// Asks for the timestamps.
+    async fn take(&self, client: &Client) -> Outcome<Vec<ShownTimestamp>> {
+        let failed = |error| client_failure(&error);
+        if self.u64 {
+            let numbers = client.timestamps_u64(self.n).await.map_err(failed)?;
+            return numbers.map(ShownTimestamp::from_u64).collect();
+        }
+        let range = client.timestamps(self.n).await.map_err(failed)?;
+        Ok(range.timestamps().map(ShownTimestamp::from).collect())
+    }
+}
+
 /// Returns whether to continue: nothing stopped the command, and standard output is still open for
 /// reading.
-fn show_until(range: Range, arguments: &TakeArguments, stopped: &AtomicBool) -> Outcome<bool> {
-    for timestamp in range.timestamps() {
+fn show_until(
+    taken: &[ShownTimestamp],
+    arguments: &TakeArguments,
+    stopped: &AtomicBool,
+) -> Outcome<bool> {
+    for timestamp in taken {
         if stopped.load(SeqCst) || !show(timestamp, arguments.json)? {
             return Ok(false);
         }

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use esker_oracle::Timestamp;
 use esker_testkit::free_port;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -19,21 +20,32 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Each node names the leader and all members. One that is removed is none of them any longer.
+/// Timestamps of 16 bytes and of 64 bits are in one order, and the texts of both are decoded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timestamps_come_from_any_node() {
     let mut nodes = Nodes::start_all(3).await;
-    let mut last = String::new();
+    let mut last = 0;
     for node in 1..=3 {
         let endpoint = format!("http://{}", nodes.address(node));
-        let taken = run(command(&["ts", "--endpoint", &endpoint, "--n", "3", "--json"]), b"").ok();
-        let taken = lines(taken.text());
-        assert_eq!(taken.len(), 3);
-        for timestamp in taken {
-            let hex = timestamp["timestamp"].as_str().unwrap().to_owned();
-            assert!(hex > last, "{hex} {last}");
-            let decoded = run(command(&["ts", "decode", &hex, "--json"]), b"").ok().json();
-            assert_eq!(decoded, timestamp);
-            last = hex;
+        for is_u64 in [false, true] {
+            let mut ts = command(&["ts", "--endpoint", &endpoint, "--n", "3", "--json"]);
+            ts.args(is_u64.then_some("--u64"));
+            let taken = lines(run(ts, b"").ok().text());
+            assert_eq!(taken.len(), 3);
+            for timestamp in taken {
+                let text = timestamp["timestamp"].as_str().unwrap();
+                let number = match is_u64 {
+                    true => text.parse().unwrap(),
+                    false => text.parse::<Timestamp>().unwrap().to_u64().unwrap(),
+                };
+                assert!(number > last, "{number} {last}");
+                assert_eq!(timestamp["index"], number % (1 << 18), "{timestamp}");
+                let milliseconds = timestamp["epoch"].as_u64().unwrap() / 1_000_000;
+                assert_eq!(milliseconds, number >> 18, "{timestamp}");
+                let decoded = run(command(&["ts", "decode", text, "--json"]), b"").ok().json();
+                assert_eq!(decoded, timestamp);
+                last = number;
+            }
         }
         let status = run(command(&["cluster", "status", "--endpoint", &endpoint, "--json"]), b"");
         let status = lines(status.ok().text());
@@ -60,9 +72,13 @@ async fn timestamps_come_from_any_node() {
 
 #[test]
 fn what_is_no_timestamp_and_no_service() {
-    for wrong in ["", "zz", "0123", &"0".repeat(33), &"g".repeat(32)] {
-        run(command(&["ts", "decode", wrong]), b"").exits(2);
+    let above_64_bits = "18446744073709551616";
+    for wrong in ["", "zz", "0123", "+5", "1.5", above_64_bits, &"0".repeat(33), &"g".repeat(32)] {
+        let refused = run(command(&["ts", "decode", wrong]), b"").exits(2);
+        refused.says(&["32 hexadecimal digits", "64 bits"]);
     }
+    let late = u64::MAX.to_string();
+    run(command(&["ts", "decode", &late]), b"").exits(2).says(&[&late, "2554"]);
     for wrong in [&["--n", "0"][..], &["--n", "65537"], &["--endpoint", "ftp://a"]] {
         let mut ts = command(&["ts"]);
         ts.args(wrong);
@@ -175,13 +191,18 @@ async fn without_a_quorum_the_status_fails() {
 async fn a_benchmark_checks_what_it_got() {
     let nodes = Nodes::start_all(1).await;
     let endpoint = format!("http://{}", nodes.address(1));
-    for flags in [&["--protocol", "h1"][..], &["--protocol", "h2c", "--streams", "4", "--n", "10"]]
-    {
+    for (flags, format) in [
+        ("--protocol h1", "list"),
+        ("--protocol h2c --streams 4 --n 10", "list"),
+        ("--u64", "u64"),
+        ("--protocol h2c --streams 4 --n 10 --u64 --format range", "u64-range"),
+    ] {
         let mut bench =
             program("esker-bench", &["ts", "--json", "--seconds", "0.2", "--connections", "4"]);
-        bench.args(flags).args(["--endpoint", &endpoint]);
+        bench.args(flags.split(' ')).args(["--endpoint", &endpoint]);
         let figure = tokio::task::spawn_blocking(|| run(bench, b"").ok().json()).await.unwrap();
         assert_eq!(figure["bench"], "oracle/timestamp");
+        assert_eq!(figure["params"]["format"], format);
         assert_eq!((&figure["checked"], &figure["verified"]), (&true.into(), &true.into()));
         assert_eq!(figure["unrecorded"], 0, "{figure}");
         for key in ["ops", "ops_per_s", "p50_us", "p999_us", "max_us", "timestamps_per_s"] {
@@ -282,12 +303,14 @@ async fn a_member_is_not_where_another_node_answers() {
 
 #[test]
 fn several_timestamps_are_decoded() {
-    let timestamps = ["18eb02db3097e5170000000000000001", "18eb02db3097e5170000000000000002"];
+    let wide = "18eb02db3097e5170000000000000001";
+    let timestamps = [wide, "18eb02db3097e5170000000000000002", "470687945031155713"];
     let mut decode = command(&["ts", "decode"]);
     decode.args(timestamps);
     let shown = run(decode, b"").ok();
     let lines: Vec<_> = shown.text().lines().collect();
-    assert_eq!(lines.len(), 2);
+    assert_eq!(lines.len(), 3);
+    assert!(lines[2].ends_with("  2026-11-24T14:53:36.873000000Z  1"), "{}", lines[2]);
     assert!(lines.iter().zip(timestamps).all(|(line, timestamp)| line.starts_with(timestamp)));
     let mut wrong = command(&["ts", "decode"]);
     wrong.args([timestamps[0], "18eb"]);

@@ -44,8 +44,11 @@ async fn a_count_has_bounds() {
     for count in [0, 6, u32::MAX] {
         let error = client.timestamps(count).await.unwrap_err();
         assert!(matches!(error, Error::Count { most: 5, .. }), "{error}");
+        let error = client.timestamps_u64(count).await.unwrap_err();
+        assert!(matches!(error, Error::Count { most: 5, .. }), "{error}");
     }
-    assert_eq!(client.stats().failures, 3);
+    assert_eq!(client.stats().failures, 6);
     assert_eq!(client.timestamps(5).await.unwrap().count, 5);
-    assert_eq!(fake.asked(), [5]);
+    assert_eq!(client.timestamps_u64(5).await.unwrap().count(), 5);
+    assert_eq!(fake.asked(), [5, 5]);
 }

@@ -92,8 +92,14 @@ async fn callers_that_share_a_request_have_their_own_deadlines() {
 async fn a_deadline_that_has_passed_sends_nothing() {
     let fake = Fake::issuing(&Issuer::new()).await;
     let client = fake.client().build().unwrap();
-    let error = client.timestamps_by(1, Instant::now()).await.unwrap_err();
-    assert!(matches!(error, Error::Deadline { last: None }), "{error}");
+    let now = Instant::now();
+    let errors = [
+        client.timestamps_by(1, now).await.unwrap_err(),
+        client.timestamps_u64_by(1, now).await.unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error, Error::Deadline { last: None }), "{error}");
+    }
     client.timestamp().await.unwrap();
     assert_eq!(fake.asked(), [1]);
 }

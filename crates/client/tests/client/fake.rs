@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use esker_client::{AttemptError, Client, ClientBuilder, Error, Range, Timestamp};
+use esker_oracle::TimestampWidth;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -32,11 +33,13 @@ pub struct Reply {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
+    /// Timestamps, which are the body in the format that was asked for.
+    range: Option<Range>,
 }
 
 impl Reply {
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self { status, body: body.into(), ..Self::default() }
     }
 
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -45,9 +48,7 @@ impl Reply {
     }
 
     pub fn range(range: Range) -> Self {
-        let mut body = range.first.to_bytes().to_vec();
-        body.extend(u64::from(range.count).to_be_bytes());
-        Self::new(200, body)
+        Self { status: 200, range: Some(range), ..Self::default() }
     }
 
     pub fn not_leader(leader: &str) -> Self {
@@ -129,8 +130,8 @@ type Script = dyn Fn(u32) -> Replying + Send + Sync;
 struct State {
     script: Mutex<Arc<Script>>,
     members: Mutex<Reply>,
-    /// The counts of the requests for timestamps.
-    asked: Mutex<Vec<u32>>,
+    /// The counts and widths of the requests for timestamps.
+    asked: Mutex<Vec<(u32, TimestampWidth)>>,
     connections: AtomicUsize,
 }
 
@@ -199,7 +200,12 @@ impl Fake {
 
     /// The counts of the requests for timestamps that it got.
     pub fn asked(&self) -> Vec<u32> {
-        self.state.asked.lock().clone()
+        self.state.asked.lock().iter().map(|(count, _)| *count).collect()
+    }
+
+    /// The widths of the same requests.
+    pub fn widths(&self) -> Vec<TimestampWidth> {
+        self.state.asked.lock().iter().map(|(_, width)| *width).collect()
     }
 
     pub fn connections(&self) -> usize {
@@ -273,12 +279,14 @@ async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Byte
     let reply = match uri.path() {
         "/members" => state.members.lock().clone(),
         "/timestamp" => {
-            let query = uri.query().unwrap();
-            let count = query.strip_prefix("n=").unwrap().strip_suffix("&format=range").unwrap();
-            let count = count.parse().unwrap();
-            state.asked.lock().push(count);
+            let (count, width) = parse_query(uri.query().unwrap());
+            state.asked.lock().push((count, width));
             let replying = (state.script.lock().clone())(count);
-            replying.await
+            let mut reply = replying.await;
+            if let Some(range) = reply.range {
+                reply.body = encode_range(range, width);
+            }
+            reply
         }
         path => panic!("{path}"),
     };
@@ -287,6 +295,26 @@ async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Byte
         answer = answer.header(name, value);
     }
     answer.body(Full::new(reply.body.into())).unwrap()
+}
+
+/// Parses the query of a request for timestamps.
+fn parse_query(query: &str) -> (u32, TimestampWidth) {
+    let (count, format) = query.strip_prefix("n=").unwrap().split_once("&format=").unwrap();
+    let width = match format {
+        "range" => TimestampWidth::Bits128,
+        "u64-range" => TimestampWidth::Bits64,
+        other => panic!("{other}"),
+    };
+    (count.parse().unwrap(), width)
+}
+
+fn encode_range(range: Range, width: TimestampWidth) -> Vec<u8> {
+    let mut body = match width {
+        TimestampWidth::Bits128 => range.first.to_bytes().to_vec(),
+        TimestampWidth::Bits64 => range.first.to_u64().unwrap().to_be_bytes().to_vec(),
+    };
+    body.extend(u64::from(range.count).to_be_bytes());
+    body
 }
 
 /// A leader whose answers wait until they are released. What they say is decided before.

@@ -13,3 +13,4 @@ mod queue;
 mod runtimes;
 mod sharing;
 mod tls;
+mod widths;

@@ -77,6 +77,8 @@ struct Opened {
     client: Client,
     caller: NodeCaller,
     timeout: Duration,
+    /// Whether its timestamps have 64 bits.
+    is_u64: bool,
 }
 
 type Answered = Result<Value, Failure>;
@@ -141,7 +143,7 @@ fn begin(runtime: &Runtime, opened: Opened, request: Value, calls: &Calls) {
             match request["op"].as_str().unwrap() {
                 "timestamps" => timestamps(&opened, &request).await,
                 "change" => change(&opened, &request).await,
-                _ => Ok(bench(&opened.client, &request).await),
+                _ => Ok(bench(&opened, &request).await),
             }
         };
         let answered = tokio::select! {
@@ -166,9 +168,11 @@ fn count(request: &Value, key: &str) -> Option<u32> {
 }
 
 fn open(request: &Value) -> Result<Opened, Failure> {
-    if text(request, "format").is_some_and(|format| format != "range") {
-        return Err(Failure::new("unsupported", "the format"));
-    }
+    let is_u64 = match text(request, "format") {
+        Some("u64") => true,
+        Some("range") | None => false,
+        Some(_) => return Err(Failure::new("unsupported", "the format")),
+    };
     let endpoints = request["endpoints"].as_array().unwrap().iter();
     let endpoints: Vec<_> = endpoints.map(|it| it.as_str().unwrap().to_owned()).collect();
     let mut tls = None;
@@ -204,16 +208,27 @@ fn open(request: &Value) -> Result<Opened, Failure> {
     if let Some(token) = text(request, "token") {
         caller = caller.token(token).map_err(invalid)?;
     }
-    Ok(Opened { client, caller, timeout })
+    Ok(Opened { client, caller, timeout, is_u64 })
 }
 
 async fn timestamps(opened: &Opened, request: &Value) -> Answered {
-    let n = count(request, "n").unwrap();
-    let called = match millis(request, "timeout_ms") {
-        Some(timeout) => opened.client.timestamps_by(n, Instant::now() + timeout).await,
-        None => opened.client.timestamps(n).await,
+    let (client, n) = (&opened.client, count(request, "n").unwrap());
+    let deadline = millis(request, "timeout_ms").map(|timeout| Instant::now() + timeout);
+    let failed = |error| Failure::of_client(&error);
+    if opened.is_u64 {
+        let called = match deadline {
+            Some(deadline) => client.timestamps_u64_by(n, deadline).await,
+            None => client.timestamps_u64(n).await,
+        };
+        let numbers = called.map_err(failed)?;
+        let (first, last) = (numbers.start().to_string(), numbers.end().to_string());
+        return Ok(json!({"first": first, "last": last, "count": numbers.count()}));
+    }
+    let called = match deadline {
+        Some(deadline) => client.timestamps_by(n, deadline).await,
+        None => client.timestamps(n).await,
     };
-    let range = called.map_err(|error| Failure::of_client(&error))?;
+    let range = called.map_err(failed)?;
     let (first, last) = (range.first.to_string(), range.last().unwrap().to_string());
     Ok(json!({"first": first, "last": last, "count": range.count}))
 }
@@ -234,16 +249,19 @@ fn compare(request: &Value) -> Answered {
     Ok(json!({"order": a.cmp(&b) as i8, "a": parts(a), "b": parts(b)}))
 }
 
-async fn bench(client: &Client, request: &Value) -> Value {
+async fn bench(opened: &Opened, request: &Value) -> Value {
     let begun = Instant::now();
     let end = begun + Duration::from_secs_f64(request["seconds"].as_f64().unwrap());
     let callers: Vec<_> = (0..request["callers"].as_u64().unwrap())
         .map(|_| {
-            let client = client.clone();
+            let (client, is_u64) = (opened.client.clone(), opened.is_u64);
             tokio::spawn(async move {
                 let (mut last, mut calls) = (None, 0_u64);
                 while Instant::now() < end {
-                    let issued = client.timestamp().await.unwrap();
+                    let issued = match is_u64 {
+                        true => u128::from(client.timestamp_u64().await.unwrap()),
+                        false => u128::from_be_bytes(client.timestamp().await.unwrap().to_bytes()),
+                    };
                     assert!(Some(issued) > last);
                     (last, calls) = (Some(issued), calls + 1);
                 }
