@@ -13,7 +13,8 @@ use crate::model::disk::{Disk, UndecidedRequest};
 use crate::model::ext4::allowed;
 use crate::model::loss::{Loss, LostParts, LostSectors, TornSector};
 use crate::record::operation::{Ino, RequestNumber};
-use crate::record::recording::FileSystemModel;
+use crate::record::payload::PayloadStore;
+use crate::record::recording::{FileSystemModel, Recording};
 use crate::rng::Rng;
 use crate::search::random::SectorWrites;
 
@@ -160,6 +161,35 @@ fn states_of_the_search_are_allowed() {
         }
     }
     assert!(states > 3_000, "{states}");
+}
+
+#[test]
+fn states_of_a_spilled_recording_are_the_same() {
+    let mut spilled_bytes = 0;
+    for seed in 0..60 {
+        let recording = RandomProgram::recording(seed, 16);
+        let mut spilled = Recording::with_payloads(PayloadStore::new(500));
+        for event in &recording.events {
+            spilled.add_loaded(event.clone()).unwrap();
+        }
+        spilled_bytes += spilled.payloads().spilled();
+        let search = |recording: &Recording| {
+            let mut candidates = Candidates::default();
+            let (mut found, _) = candidates.find_in_classes(recording, 10_000);
+            found.extend(candidates.draw(recording, &mut Rng::new(seed), 40, SectorWrites::Torn));
+            found
+        };
+        let found = search(&recording);
+        assert!(search(&spilled) == found, "seed {seed}");
+        for state in found {
+            let image = |recording: &Recording| {
+                image_of(&candidates::disk_at(recording, state.cut), &state.loss)
+            };
+            assert!(image(&spilled) == image(&recording), "seed {seed}, {state}");
+        }
+        assert_eq!(spilled.unreadable(), None);
+    }
+    assert!(spilled_bytes > 20_000, "{spilled_bytes}");
 }
 
 #[test]
