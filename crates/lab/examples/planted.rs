@@ -3,23 +3,23 @@
 //!
 //! `planted run log durable_before_sync` writes to a component in the current directory, and prints
 //! each write that is durable. `planted check log` opens what a power cut left, and compares.
+#![allow(clippy::print_stdout, reason = "a printed line acknowledges a write")]
 
-use esker_consensus::{Ballot, Guard, LogGuard, LogManager, Mode, Slot};
+use std::io::Read;
+
 use esker_disk::planted::{Bug, plant};
 use esker_kv::Store;
 use esker_log::{Log, Start};
 
 type Result<T, E = Box<dyn std::error::Error + Send + Sync>> = std::result::Result<T, E>;
 
-const USAGE: &str = "planted run log|store|manager BUG|none, or planted check log|store|manager";
+const USAGE: &str =
+    "planted run log|store|snapshots BUG|none, or planted check log|store|snapshots";
 const SEGMENT_BYTES: u32 = 64 << 10;
 const WRITE_COUNT: u64 = 48;
 const KEY_COUNT: u64 = 5;
-/// Slots of a log until its next snapshot.
-const SNAPSHOT_SLOTS: u64 = 3;
 /// Writes that stay when a log is truncated.
 const LOG_RECORDS_KEPT: u64 = 8;
-const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
             match component {
                 "log" => run_log(),
                 "store" => run_store(),
-                "manager" => run_manager(),
+                "snapshots" => run_snapshots(),
                 _ => Err(USAGE.into()),
             }
         }
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
             match component {
                 "log" => check_log(acknowledged as u64),
                 "store" => check_store(acknowledged as u64),
-                "manager" => check_manager(acknowledged as u64),
+                "snapshots" => check_snapshots(acknowledged as u64),
                 _ => Err(USAGE.into()),
             }
         }
@@ -125,43 +125,29 @@ fn check_store(acknowledged: u64) -> Result<()> {
     Ok(())
 }
 
-fn open_manager() -> Result<LogManager> {
-    let builder = LogManager::builder("manager").mode(Mode::Durable).max_open(2);
-    let mut options = builder.current_options().clone();
-    options.log.segment_size = SEGMENT_BYTES;
-    Ok(builder.options(options).open()?)
+/// Opens a log that drops old records; a snapshot has the state after each record.
+fn open_snapshots() -> Result<Log> {
+    Ok(Log::builder("log").segment_size(SEGMENT_BYTES).retain_segments(2).open()?)
 }
 
-fn log_of(manager: &LogManager, n: u64) -> Result<LogGuard> {
-    Ok(manager.get(format!("k{}", n % KEY_COUNT))?)
-}
-
-fn run_manager() -> Result<()> {
-    let manager = open_manager()?;
+fn run_snapshots() -> Result<()> {
+    let log = open_snapshots()?;
     for n in 1..=WRITE_COUNT {
-        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEY_COUNT));
-        log.accept(slot, BALLOT, &value(n))?.blocking_wait()?;
-        log.commit(slot, BALLOT)?.blocking_wait()?;
-        if slot.0 % SNAPSHOT_SLOTS == SNAPSHOT_SLOTS - 1 {
-            log.snapshots().create(slot, &*value(n))?;
-            log.snapshots().keep(1)?;
-        }
+        log.append(value(n))?.blocking_wait()?;
+        log.snapshots().put(n, &*value(n))?;
         println!("durable {n}");
+        log.snapshots().remove(n - 1)?;
     }
-    Ok(manager.close_all()?)
+    Ok(log.close()?)
 }
 
-fn check_manager(acknowledged: u64) -> Result<()> {
-    let manager = open_manager()?;
-    for n in 1..=acknowledged {
-        let (log, slot) = (log_of(&manager, n)?, Slot((n - 1) / KEY_COUNT));
-        let guard: Guard = log.pin();
-        require(*log.read_committed(slot, &guard)?.value() == *value(n), "another value")?;
-        // A later one, which is not acknowledged, may have replaced it.
-        let has_snapshot = slot.0 % SNAPSHOT_SLOTS == SNAPSHOT_SLOTS - 1;
-        if has_snapshot && n + KEY_COUNT * SNAPSHOT_SLOTS > acknowledged {
-            require(log.snapshots().latest()?.slot() >= slot, "an older snapshot is the latest")?;
-        }
-    }
-    Ok(())
+fn check_snapshots(acknowledged: u64) -> Result<()> {
+    let log = open_snapshots()?;
+    let Some(mut snapshot) = log.snapshots().newest()? else {
+        return require(acknowledged == 0, "the snapshot is gone");
+    };
+    require(snapshot.at() >= acknowledged, "the newest snapshot is an older one")?;
+    let mut state = Vec::new();
+    snapshot.read_to_end(&mut state)?;
+    require(state == value(snapshot.at()), "a snapshot has another state")
 }

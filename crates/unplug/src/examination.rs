@@ -42,6 +42,7 @@ pub fn losable_answer(recording: &Recording) -> Answer {
     }
     require_success(recording, &mut answer);
     mapping::doubt(&mut answer, recording);
+    require_written_bytes(recording, &mut answer);
     answer
 }
 
@@ -61,6 +62,16 @@ fn require_success(recording: &Recording, answer: &mut Answer) {
     }
 }
 
+/// Takes an answer back whose states lack written bytes that could not be read.
+fn require_written_bytes(recording: &Recording, answer: &mut Answer) {
+    if let Some(failure) = recording.unreadable() {
+        answer.verdict = Verdict::NotMeasured;
+        answer.losable.clear();
+        answer.failing = None;
+        answer.note(&failure);
+    }
+}
+
 impl Examination<'_> {
     pub fn answer(&self) -> Result<Answer> {
         let mut answer = Answer::new(self.recording);
@@ -69,6 +80,7 @@ impl Examination<'_> {
         }
         require_success(self.recording, &mut answer);
         mapping::doubt(&mut answer, self.recording);
+        require_written_bytes(self.recording, &mut answer);
         Ok(answer)
     }
 
@@ -114,5 +126,28 @@ impl Examination<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::record::operation::{Ino, Operation};
+    use crate::record::payload::PayloadStore;
+
+    #[test]
+    fn written_bytes_that_cannot_be_read_again_give_no_verdict() {
+        let folder = tempfile::tempdir().unwrap();
+        // Not open to read.
+        let file = File::create(folder.path().join("spill")).unwrap();
+        let mut recording = Recording::with_payloads(PayloadStore::spilling_to(file));
+        let (data, offset) = (recording.keep(b"data").unwrap(), 0);
+        recording.add("a".to_owned(), Operation::Write { file: Ino(2), offset, data }).unwrap();
+        recording.events.push(Event::Success);
+        let answer = losable_answer(&recording);
+        assert_eq!(answer.verdict, Verdict::NotMeasured, "{answer}");
+        assert!(answer.notes[0].contains("cannot be read again"), "{answer}");
     }
 }

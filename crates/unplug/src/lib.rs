@@ -11,7 +11,8 @@
 //!
 //! - A closure has no time limit, and must not change anything outside the directory that it gets.
 //! - A closure runs on several directories at once, as many as [`Search::jobs`].
-//! - The recording and the directories are in memory.
+//! - The directories are in memory. Of a recording the bytes past 256 MiB are in a temporary file,
+//!   and it has at most 4,000,000 requests.
 //! - A recording is of the version of `unplug` that wrote it.
 //!
 //! # Examples

@@ -55,6 +55,8 @@ impl Program {
             setup.wait(None)?;
             let status = setup.end()?;
             if !status.success() {
+                // Where the recording had to end, that is the reason.
+                mount.finish(false)?;
                 bail!("the setup failed: {status}");
             }
         }

@@ -152,6 +152,9 @@ fn replay_state(
             None
         }
     };
+    if let Some(failure) = recording.unreadable() {
+        bail!("{failure}");
+    }
     let verdict = match result {
         None => "",
         Some(CheckResult::Passed) => "the check passed\n",

@@ -6,16 +6,18 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 
 use super::disk::Disk;
 use super::loss::Loss;
 use super::names::{DirectoryNames, NamedInode};
-use super::sector::{Cause, FileVersions, SECTOR_BYTES, SectorContent, Version};
+use super::sector::{Cause, FileVersions, SECTOR_BYTES, SectorContent, Version, ZERO_SECTOR};
 use crate::record::operation::Ino;
 use crate::record::recording::{Node, NodeType};
+
+/// The most bytes of a file that are written in one call.
+const RUN_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub struct DirectoryState {
@@ -125,7 +127,7 @@ impl DirectoryState {
         for (number, content) in &file.sectors {
             let start = (number * SECTOR_BYTES) as usize;
             let end = bytes.len().min(start + SECTOR_BYTES as usize);
-            bytes[start..end].copy_from_slice(&content[..end - start]);
+            bytes[start..end].copy_from_slice(&content.bytes()[..end - start]);
         }
         bytes
     }
@@ -141,7 +143,7 @@ impl FileState {
         let past_end = size.div_ceil(SECTOR_BYTES);
         for (number, version) in file.durable.range(..past_end) {
             if let Some(content) = &version.content {
-                sectors.insert(*number, Arc::clone(content));
+                sectors.insert(*number, content.clone());
             }
         }
         for (number, versions) in file.undecided.range(..past_end) {
@@ -162,13 +164,13 @@ impl FileState {
         let mut start = 0;
         for (number, content) in &self.sectors {
             let offset = number * SECTOR_BYTES;
-            if offset != start + run.len() as u64 {
+            if offset != start + run.len() as u64 || run.len() >= RUN_BYTES_MAX {
                 file.write_all_at(&run, start)?;
                 run.clear();
                 start = offset;
             }
             let bytes = (self.size - offset).min(SECTOR_BYTES) as usize;
-            run.extend_from_slice(&content[..bytes]);
+            run.extend_from_slice(&content.bytes()[..bytes]);
         }
         file.write_all_at(&run, start)
     }
@@ -187,16 +189,13 @@ fn surviving_content(
     };
     let before = |index: usize| {
         let earlier = versions[..index].iter().rev().find(|version| !is_lost(version));
-        earlier.or(durable).and_then(|version| version.content.as_ref())
+        earlier.or(durable).map_or(ZERO_SECTOR, Version::bytes)
     };
     for (index, version) in versions.iter().enumerate().rev() {
         if version.cause == Cause::Data
             && let Some(torn) = loss.torn(version.request, number)
         {
-            let zeros = [0; SECTOR_BYTES as usize];
-            let old = before(index).map_or(&zeros, |content| content);
-            let new = version.content.as_ref().map_or(&zeros, |content| content);
-            return Some(Arc::new(torn.mix(old, new)));
+            return Some(SectorContent::new(torn.mix(&before(index), &version.bytes())));
         }
         if !is_lost(version) {
             return version.content.clone();

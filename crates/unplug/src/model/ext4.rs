@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn write(file: Ino, offset: u64, bytes: usize) -> Operation {
-        Operation::Write { file, offset, data: vec![1; bytes].into() }
+        Operation::Write { file, offset, data: vec![1; bytes].as_slice().into() }
     }
 
     fn sync(inode: Ino, call: SyncCall) -> Operation {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sector::SECTOR_BYTES;
+use super::sector::SectorBytes;
 use crate::record::operation::RequestNumber;
 
 /// The parts that are lost, by request. A part that is not named survives, unless a lost change of
@@ -43,11 +43,7 @@ pub struct TornSector {
 
 impl TornSector {
     /// The bytes of the sector between the version before and the new one.
-    pub fn mix(
-        self,
-        old: &[u8; SECTOR_BYTES as usize],
-        new: &[u8; SECTOR_BYTES as usize],
-    ) -> [u8; SECTOR_BYTES as usize] {
+    pub fn mix(self, old: &SectorBytes, new: &SectorBytes) -> SectorBytes {
         let (first, second) = if self.new_first { (new, old) } else { (old, new) };
         let mut mixed = *first;
         let position = usize::from(self.position).min(mixed.len());

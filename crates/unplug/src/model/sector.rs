@@ -1,9 +1,11 @@
 //! The versions of a file's sectors: the durable one, and those that a power cut may leave instead.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::record::operation::RequestNumber;
+use crate::record::payload::Payload;
 
 /// The unit that a disk writes whole, or as the bytes up to a position.
 pub const SECTOR_BYTES: u64 = 512;
@@ -11,7 +13,26 @@ pub const SECTOR_BYTES: u64 = 512;
 /// The unit in which a file system allocates a disk.
 const BLOCK_BYTES: u64 = 4096;
 
-pub type SectorContent = Arc<[u8; SECTOR_BYTES as usize]>;
+/// The bytes of a sector that was never written.
+pub const ZERO_SECTOR: SectorBytes = [0; SECTOR_BYTES as usize];
+
+pub type SectorBytes = [u8; SECTOR_BYTES as usize];
+
+/// The bytes of a sector. Those of a sector that a request wrote whole stay where the recording has
+/// them.
+#[derive(Clone, Debug)]
+pub struct SectorContent {
+    place: ContentPlace,
+    /// The hash of the bytes, so that states are compared without them.
+    hash: u64,
+}
+
+#[derive(Clone, Debug)]
+enum ContentPlace {
+    Memory(Arc<SectorBytes>),
+    /// From a byte of a recorded write on.
+    Write(Payload, usize),
+}
 
 /// The part of a request that wrote a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,16 +83,24 @@ impl FileVersions {
         self.undecided_sizes.last().map_or(self.durable_size, |size| size.bytes)
     }
 
-    pub fn write(&mut self, request: RequestNumber, offset: u64, bytes: &[u8]) {
+    pub fn write(&mut self, request: RequestNumber, offset: u64, data: &Payload) {
+        let bytes = data.bytes();
         let end = offset + bytes.len() as u64;
         let blocks_end = self.size().next_multiple_of(BLOCK_BYTES);
         for number in sectors_of(offset, end) {
             let start = number * SECTOR_BYTES;
             let (from, to) = (start.max(offset), (start + SECTOR_BYTES).min(end));
-            let mut content = self.content(number);
-            content[(from - start) as usize..(to - start) as usize]
-                .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
-            let content = Some(Arc::new(content));
+            let at = (from - offset) as usize;
+            let new = &bytes[at..(to - offset) as usize];
+            let content = match <&SectorBytes>::try_from(new) {
+                Ok(whole) => SectorContent::of_write(data, at, whole),
+                Err(_) => {
+                    let mut content = self.content(number);
+                    content[(from - start) as usize..(to - start) as usize].copy_from_slice(new);
+                    SectorContent::new(content)
+                }
+            };
+            let content = Some(content);
             let (cause, is_new_block) = (Cause::Data, start >= blocks_end);
             self.add(number, Version { request, cause, content, sync_failed: false, is_new_block });
         }
@@ -92,7 +121,7 @@ impl FileVersions {
             let mut content = self.content(number);
             content[(from - start) as usize..(to - start) as usize].fill(0);
             let is_zero = content.iter().all(|byte| *byte == 0);
-            let content = (!is_zero).then(|| Arc::new(content));
+            let content = (!is_zero).then(|| SectorContent::new(content));
             let (sync_failed, is_new_block) = (false, false);
             self.add(number, Version { request, cause, content, sync_failed, is_new_block });
         }
@@ -177,18 +206,54 @@ impl FileVersions {
         self.undecided.range(sectors_of(offset, end)).map(|(number, _)| *number).collect()
     }
 
-    fn content(&self, number: u64) -> [u8; SECTOR_BYTES as usize] {
+    fn content(&self, number: u64) -> SectorBytes {
         let undecided = self.undecided.get(&number).and_then(|versions| versions.last());
-        let last = undecided.or_else(|| self.durable.get(&number));
-        match last.and_then(|version| version.content.as_ref()) {
-            Some(content) => **content,
-            None => [0; SECTOR_BYTES as usize],
-        }
+        undecided.or_else(|| self.durable.get(&number)).map_or(ZERO_SECTOR, Version::bytes)
     }
 
     fn add(&mut self, number: u64, version: Version) {
         self.undecided.entry(number).or_default().push(version);
     }
+}
+
+impl Version {
+    pub fn bytes(&self) -> SectorBytes {
+        self.content.as_ref().map_or(ZERO_SECTOR, SectorContent::bytes)
+    }
+}
+
+impl SectorContent {
+    pub fn new(bytes: SectorBytes) -> Self {
+        Self { hash: hash_of(&bytes), place: ContentPlace::Memory(Arc::new(bytes)) }
+    }
+
+    /// The bytes of a write from `start` on, which are `bytes`.
+    fn of_write(data: &Payload, start: usize, bytes: &SectorBytes) -> Self {
+        Self { hash: hash_of(bytes), place: ContentPlace::Write(data.clone(), start) }
+    }
+
+    pub fn bytes(&self) -> SectorBytes {
+        match &self.place {
+            ContentPlace::Memory(bytes) => **bytes,
+            ContentPlace::Write(data, start) => {
+                let mut bytes = ZERO_SECTOR;
+                data.copy_to(*start, &mut bytes);
+                bytes
+            }
+        }
+    }
+}
+
+impl Hash for SectorContent {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+fn hash_of(bytes: &SectorBytes) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// The numbers of the sectors that hold bytes from `offset` to `end`.

@@ -10,17 +10,22 @@ use rustix::io::Errno;
 use super::durable_lines::DurableLines;
 use super::tree::{Access, Inode, Object, OnExisting, Tree};
 use crate::record::operation::{Ino, NameCall, NameChange, Operation, SyncCall};
-use crate::record::recording::{Event, Node, NodeType, Recording};
+use crate::record::payload::Payload;
+use crate::record::recording::{Event, Node, NodeType, Recording, RecordingError};
 
 type Result<T> = std::result::Result<T, Errno>;
 
 /// The most that one read takes from the program's output.
 const OUTPUT_READ_BYTES: usize = 64 * 1024;
+/// Output is recorded in pieces that are little longer.
+const OUTPUT_EVENT_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Recorder {
     tree: Tree,
     recording: Recording,
+    /// The reason why the recording ended before the program.
+    failure: Option<RecordingError>,
     /// The reading end of the program's standard output; does not block.
     output: Option<OwnedFd>,
     durable_lines: Option<DurableLines>,
@@ -35,8 +40,9 @@ impl Recorder {
     pub fn new(access: Access) -> Self {
         let recording = Recording::default();
         let names = HashMap::new();
-        let (output, durable_lines, returning) = (None, None, Vec::new());
-        Self { tree: Tree::new(access), recording, output, durable_lines, returning, names }
+        let (output, durable_lines, returning, failure) = (None, None, Vec::new(), None);
+        let tree = Tree::new(access);
+        Self { tree, recording, failure, output, durable_lines, returning, names }
     }
 
     pub fn tree(&self) -> &Tree {
@@ -75,15 +81,21 @@ impl Recorder {
     }
 
     /// Ends the recording; `success` is whether the program said that all is well.
-    pub fn finish(&mut self, success: bool) -> Recording {
+    ///
+    /// # Errors
+    /// When the recording had to end before.
+    pub fn finish(&mut self, success: bool) -> std::result::Result<Recording, RecordingError> {
         self.record_returns();
         self.drain_output();
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         if success {
             self.recording.events.push(Event::Success);
         }
         let nodes = self.tree.inodes().map(|(ino, inode)| (ino, node(inode)));
         self.recording.nodes.extend(nodes);
-        std::mem::take(&mut self.recording)
+        Ok(std::mem::take(&mut self.recording))
     }
 
     /// Records what the program wrote so far. Returns `false` at the end of its output.
@@ -94,17 +106,19 @@ impl Recorder {
         let open = loop {
             match rustix::io::read(output, &mut chunk[..]) {
                 Ok(0) => break false,
-                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+                Ok(read) => {
+                    bytes.extend_from_slice(&chunk[..read]);
+                    if bytes.len() >= OUTPUT_EVENT_BYTES {
+                        let bytes = std::mem::take(&mut bytes);
+                        record_output(&mut self.recording, &mut self.durable_lines, bytes);
+                    }
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break true,
                 Err(_) => break false,
             }
         };
-        match &mut self.durable_lines {
-            Some(lines) => self.recording.events.extend(lines.events(&bytes)),
-            None if bytes.is_empty() => {}
-            None => self.recording.events.push(Event::Output(bytes)),
-        }
+        record_output(&mut self.recording, &mut self.durable_lines, bytes);
         if !open {
             self.output = None;
         }
@@ -166,8 +180,9 @@ impl Recorder {
     }
 
     pub fn write(&mut self, file: Ino, offset: u64, data: &[u8], durable: bool) -> Result<()> {
+        let kept = self.keep(data)?;
         self.tree.content_mut(file)?.write(offset, data);
-        self.record(file, Operation::Write { file, offset, data: data.into() });
+        self.record(file, Operation::Write { file, offset, data: kept });
         if durable {
             let bytes = data.len() as u64;
             self.returning.push((file, Operation::WriteReturned { file, offset, bytes }));
@@ -177,8 +192,9 @@ impl Recorder {
 
     /// Writes what the kernel sends from its page cache: a changed part of a shared mapping.
     pub fn write_mapped(&mut self, file: Ino, offset: u64, data: &[u8]) -> Result<()> {
+        let kept = self.keep(data)?;
         self.tree.content_mut(file)?.write(offset, data);
-        self.record(file, Operation::MappedWrite { file, offset, data: data.into() });
+        self.record(file, Operation::MappedWrite { file, offset, data: kept });
         Ok(())
     }
 
@@ -238,8 +254,7 @@ impl Recorder {
 
     fn record_returns(&mut self) {
         for (file, operation) in std::mem::take(&mut self.returning) {
-            let path = self.path(file).to_string_lossy().into_owned();
-            self.recording.add(path, operation);
+            self.add(file, operation);
         }
     }
 
@@ -251,8 +266,26 @@ impl Recorder {
             self.record_returns();
         }
         self.drain_output();
-        let path = self.path(ino).to_string_lossy().into_owned();
-        self.recording.add(path, operation);
+        self.add(ino, operation);
+    }
+
+    fn add(&mut self, ino: Ino, operation: Operation) {
+        if self.failure.is_none() {
+            let path = self.path(ino).to_string_lossy().into_owned();
+            self.failure = self.recording.add(path, operation).err();
+        }
+    }
+
+    /// Keeps the bytes of a write for the recording. Once that has ended writes fail, so that the
+    /// program ends, too.
+    fn keep(&mut self, data: &[u8]) -> Result<Payload> {
+        if self.failure.is_some() {
+            return Err(Errno::IO);
+        }
+        self.recording.keep(data).map_err(|failure| {
+            self.failure = Some(failure);
+            Errno::IO
+        })
     }
 
     /// The path that an inode was given last.
@@ -263,6 +296,14 @@ impl Recorder {
             ino = *dir;
         }
         if names.is_empty() { PathBuf::from(".") } else { names.into_iter().rev().collect() }
+    }
+}
+
+fn record_output(recording: &mut Recording, lines: &mut Option<DurableLines>, bytes: Vec<u8>) {
+    match lines {
+        Some(lines) => recording.events.extend(lines.events(&bytes)),
+        None if bytes.is_empty() => {}
+        None => recording.events.push(Event::Output(bytes)),
     }
 }
 
@@ -277,4 +318,50 @@ fn node(inode: &Inode) -> Node {
         Object::Symlink(target) => NodeType::Symlink(target.clone().into_os_string()),
     };
     Node { node_type, mode: inode.mode }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::fs::File;
+
+    use super::super::content::Content;
+    use super::*;
+    use crate::record::payload::PayloadStore;
+
+    fn recorder(recording: Recording) -> Recorder {
+        let access = Access { mode: 0o755, uid: 0, gid: 0 };
+        Recorder { recording, ..Recorder::new(access) }
+    }
+
+    fn create(recorder: &mut Recorder, name: &str) -> Result<Ino> {
+        let access = Access { mode: 0o644, uid: 0, gid: 0 };
+        recorder.create((Ino::ROOT, name.as_ref()), Object::File(Content::default()), access)
+    }
+
+    #[test]
+    fn full_disk_under_the_temporary_file_ends_the_recording() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut recorder = recorder(Recording::with_payloads(PayloadStore::spilling_to(full)));
+        let file = create(&mut recorder, "a").unwrap();
+        assert_eq!(recorder.write(file, 0, b"lost", false), Err(Errno::IO));
+        assert_eq!(recorder.write_mapped(file, 0, b"lost"), Err(Errno::IO));
+        assert_eq!(recorder.tree().content(file).unwrap().size(), 0);
+        let failure = recorder.finish(true).unwrap_err();
+        let RecordingError::Spill(error) = &failure else { panic!("{failure}") };
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn recording_ends_at_its_most_requests() {
+        let mut recorder = recorder(Recording::with_requests_max(3));
+        let file = create(&mut recorder, "a").unwrap();
+        recorder.write(file, 0, b"data", false).unwrap();
+        recorder.sync(file, SyncCall::Fsync);
+        // The program continues until its next write.
+        create(&mut recorder, "b").unwrap();
+        assert_eq!(recorder.write(file, 0, b"data", false), Err(Errno::IO));
+        let failure = recorder.finish(true).unwrap_err();
+        assert!(matches!(failure, RecordingError::TooManyRequests(3)), "{failure}");
+    }
 }

@@ -102,11 +102,14 @@ impl RecordingMount {
     }
 
     /// Unmounts the directory. `success` is whether the program said at its end that all is well.
+    ///
+    /// # Errors
+    /// When the recording had to end before the program, or the directory is not unmounted.
     pub fn finish(self, success: bool) -> Result<Recording> {
         let recording = self.recorder().finish(success);
         unmount(&self.dir, UnmountFlags::DETACH)
             .context("failed to unmount the recorded directory")?;
         drop(self.session);
-        Ok(recording)
+        recording.context("failed to record the program")
     }
 }

@@ -2,5 +2,6 @@
 
 pub mod file;
 pub mod operation;
+pub mod payload;
 pub mod recording;
 mod validation;

@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use super::payload::Payload;
 
 /// The number of a file, directory or link. Never used twice in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,14 +33,14 @@ pub enum Operation {
     Write {
         file: Ino,
         offset: u64,
-        data: Arc<[u8]>,
+        data: Payload,
     },
     /// A write of the kernel from its page cache: the program changed a shared mapping of the file,
     /// at some time before.
     MappedWrite {
         file: Ino,
         offset: u64,
-        data: Arc<[u8]>,
+        data: Payload,
     },
     /// A write to a file that is open with O_DSYNC or O_SYNC returns: its bytes are durable.
     WriteReturned {

@@ -208,6 +208,7 @@ fn is_plain(name: &OsStr) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::record::recording::Node;
@@ -239,7 +240,7 @@ mod tests {
             names(NameCall::Mkdir, vec![change(root, "b", None, Some(B))]),
         ];
         for operation in made.into_iter().chain(operations) {
-            recording.add(String::new(), operation);
+            recording.add(String::new(), operation).unwrap();
         }
         validate(&recording).map_err(|invalid| invalid.reason)
     }
@@ -308,14 +309,14 @@ mod tests {
         for depth in 1..=DIRECTORY_DEPTH_MAX as u64 {
             recording.nodes.insert(Ino(depth + 1), node());
             let made = vec![change(Ino(depth), "d", None, Some(Ino(depth + 1)))];
-            recording.add(String::new(), names(NameCall::Mkdir, made));
+            recording.add(String::new(), names(NameCall::Mkdir, made)).unwrap();
         }
         assert_eq!(validate(&recording), Ok(()));
         let deepest = Ino(DIRECTORY_DEPTH_MAX as u64 + 1);
         recording.nodes.insert(FILE, node());
         let made = vec![change(deepest, "d", None, Some(Ino(deepest.0 + 1)))];
         recording.nodes.insert(Ino(deepest.0 + 1), node());
-        recording.add(String::new(), names(NameCall::Mkdir, made));
+        recording.add(String::new(), names(NameCall::Mkdir, made)).unwrap();
         let reason = InvalidReason::DirectoryWithoutPath;
         assert_eq!(validate(&recording).map_err(|invalid| invalid.reason), Err(reason));
     }

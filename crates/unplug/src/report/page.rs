@@ -189,12 +189,12 @@ mod tests {
 
     fn write(recording: &mut Recording, path: &str, offset: u64) {
         let data = [1_u8; 512].as_slice().into();
-        recording.add(path.to_owned(), Operation::Write { file: Ino(2), offset, data });
+        recording.add(path.to_owned(), Operation::Write { file: Ino(2), offset, data }).unwrap();
     }
 
     fn sync(recording: &mut Recording, inode: Ino) {
         let call = if inode == Ino::ROOT { SyncCall::FsyncDir } else { SyncCall::Fsync };
-        recording.add("file".to_owned(), Operation::Sync { inode, call });
+        recording.add("file".to_owned(), Operation::Sync { inode, call }).unwrap();
     }
 
     /// A file with a durable name and `writes` writes of a sector, then an output.
@@ -203,7 +203,7 @@ mod tests {
         let (name, after) = (path.into(), Some(Ino(2)));
         let change = NameChange { dir: Ino::ROOT, name, before: None, after };
         let (call, changes) = (NameCall::Create, vec![change]);
-        recording.add(path.to_owned(), Operation::Rename { call, changes });
+        recording.add(path.to_owned(), Operation::Rename { call, changes }).unwrap();
         sync(&mut recording, Ino::ROOT);
         (0..writes).for_each(|number| write(&mut recording, path, number * 512));
         recording.events.push(Event::Output(format!("{path}\n").into_bytes()));

@@ -1,11 +1,16 @@
-//! The model against a second, naive one: equal sets of states at every cut of random programs.
+//! The model against a second, naive one: equal sets of states at every cut of random programs. And
+//! against Esker's simulated disk.
 
+mod membership;
 mod naive_model;
 mod random_program;
+mod simulated_disk;
+mod traced_log;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::naive_model::{Effect, Image, Reference, add_paths, product};
+use self::membership::Tree;
+use self::naive_model::{DIRECTORIES, Effect, Image, Reference, add_paths, product};
 use self::random_program::{RandomProgram, UNDECIDED_MAX};
 use super::candidates::{self, Candidates};
 use crate::model::directory::DirectoryState;
@@ -13,7 +18,8 @@ use crate::model::disk::{Disk, UndecidedRequest};
 use crate::model::ext4::allowed;
 use crate::model::loss::{Loss, LostParts, LostSectors, TornSector};
 use crate::record::operation::{Ino, RequestNumber};
-use crate::record::recording::FileSystemModel;
+use crate::record::payload::PayloadStore;
+use crate::record::recording::{FileSystemModel, Recording};
 use crate::rng::Rng;
 use crate::search::random::SectorWrites;
 
@@ -126,6 +132,33 @@ fn model_and_reference_have_equal_torn_sectors() {
     assert!(torn_states > 1_000, "{torn_states}");
 }
 
+/// The membership test on the states of all cuts of a program: it has those of its own cut alone.
+#[test]
+fn membership_is_that_of_the_states() {
+    let (mut members, mut others) = (0, 0);
+    for seed in 0..30 {
+        let recording = RandomProgram::recording(seed, 12);
+        let trees = |cut: usize| -> BTreeSet<Tree> {
+            let images = Reference::new(&recording.events[..cut]).images(&no_torn);
+            let tree = |image: Image| -> Tree {
+                image.into_iter().map(|(path, file)| (path, file.map(|(_, bytes)| bytes))).collect()
+            };
+            images.into_iter().map(tree).collect()
+        };
+        let cuts: Vec<usize> = candidates::cuts(&recording).collect();
+        let all: BTreeSet<Tree> = cuts.iter().flat_map(|cut| trees(*cut)).collect();
+        for cut in cuts {
+            let (disk, own) = (candidates::disk_at(&recording, cut), trees(cut));
+            for tree in all.iter().step_by(1 + all.len() / 80) {
+                let is_member = membership::allows(&disk, &|ino| DIRECTORIES.contains(&ino), tree);
+                assert_eq!(is_member, own.contains(tree), "seed {seed}, cut {cut}: {tree:?}");
+                *(if is_member { &mut members } else { &mut others }) += 1;
+            }
+        }
+    }
+    assert!(members > 500 && others > 500, "{members}, {others}");
+}
+
 #[test]
 fn states_of_the_search_are_allowed() {
     let mut states = 0;
@@ -160,6 +193,35 @@ fn states_of_the_search_are_allowed() {
         }
     }
     assert!(states > 3_000, "{states}");
+}
+
+#[test]
+fn states_of_a_spilled_recording_are_the_same() {
+    let mut spilled_bytes = 0;
+    for seed in 0..60 {
+        let recording = RandomProgram::recording(seed, 16);
+        let mut spilled = Recording::with_payloads(PayloadStore::new(500));
+        for event in &recording.events {
+            spilled.add_loaded(event.clone()).unwrap();
+        }
+        spilled_bytes += spilled.payloads().spilled();
+        let search = |recording: &Recording| {
+            let mut candidates = Candidates::default();
+            let (mut found, _) = candidates.find_in_classes(recording, 10_000);
+            found.extend(candidates.draw(recording, &mut Rng::new(seed), 40, SectorWrites::Torn));
+            found
+        };
+        let found = search(&recording);
+        assert!(search(&spilled) == found, "seed {seed}");
+        for state in found {
+            let image = |recording: &Recording| {
+                image_of(&candidates::disk_at(recording, state.cut), &state.loss)
+            };
+            assert!(image(&spilled) == image(&recording), "seed {seed}, {state}");
+        }
+        assert_eq!(spilled.unreadable(), None);
+    }
+    assert!(spilled_bytes > 20_000, "{spilled_bytes}");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Reference {
         match operation {
             Operation::Write { file, offset, data }
             | Operation::MappedWrite { file, offset, data } => {
-                self.write(request, *file, *offset as usize, data);
+                self.write(request, *file, *offset as usize, &data.bytes());
             }
             Operation::Zero { file, offset, bytes } => {
                 self.write(request, *file, *offset as usize, &vec![0; *bytes as usize]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::naive_model::{DIRECTORIES, Reference};
 use crate::record::operation::{Ino, NameCall, NameChange, Operation, SyncCall};
+use crate::record::payload::Payload;
 use crate::record::recording::{Event, Recording};
 use crate::rng::Rng;
 
@@ -53,7 +54,7 @@ impl RandomProgram {
     }
 
     fn add(&mut self, operation: Operation) {
-        self.recording.add(String::new(), operation);
+        self.recording.add(String::new(), operation).unwrap();
         if let Some(event) = self.recording.events.last() {
             self.reference.apply(event);
         }
@@ -89,7 +90,7 @@ impl RandomProgram {
         }
         let offset = self.pick(&[0, 100, 512, 700, 1024]).unwrap_or(0);
         let bytes = self.pick(&[1, 300, 512, 600]).unwrap_or(1);
-        let data: std::sync::Arc<[u8]> = vec![self.rng.below(255) as u8 + 1; bytes].into();
+        let data = Payload::from(vec![self.rng.below(255) as u8 + 1; bytes].as_slice());
         let live = self.reference.live.get(&file).map_or(0, Vec::len) as u64;
         match self.rng.below(12) {
             0..=2 => vec![Operation::Write { file, offset, data }],
