@@ -26,6 +26,7 @@ mod load;
 mod members;
 mod metrics;
 mod nodes;
+mod page;
 mod peers;
 mod refused_data;
 mod roles;
