@@ -2,6 +2,7 @@
 
 mod authority;
 mod bad_input;
+mod browser;
 mod callers;
 #[cfg(feature = "http3")]
 mod certificates;
