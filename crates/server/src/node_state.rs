@@ -16,7 +16,7 @@ use crate::identity::{Identity, random_bytes};
 use crate::log_limiter::LogLimiter;
 use crate::memory_budget::MemoryBudget;
 use crate::options::{FollowerAnswer, ServerOptions};
-use crate::protocol::{ClockStatus, MemberInfo, Members, NodeStatus};
+use crate::protocol::{ClockStatus, FollowerStatus, MemberInfo, Members, NodeStatus};
 use crate::security::{Caller, ChangeAccess, Security};
 use crate::supervisor::FailureSignal;
 
@@ -271,6 +271,7 @@ impl NodeState {
             },
             term: status.term,
             leader: status.leader,
+            leader_age_ms: status.leader_age.map(milliseconds),
             last: status.last,
             applied: status.applied,
             epoch: self.last_epoch(),
@@ -278,7 +279,8 @@ impl NodeState {
             clock_step_ms: if status.leads() { signed_step(step, |by| by.as_millis()) } else { 0 },
             blocked: self.timestamps.oracle.blocked().map(|why| why.to_string()),
             reverted: status.reverted.keys().copied().collect(),
-            disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
+            followers: followers(&status, self.raft.node.lease() * 2),
+            disk_wait_ms: milliseconds(disk_wait),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.raft.run.clone(),
         }
@@ -299,6 +301,23 @@ fn signed_step(step: Step, count: impl Fn(Duration) -> u128) -> i64 {
 fn member_info(id: u64, member: &Member, voter: bool) -> MemberInfo {
     debug_assert_ne!(id, 0, "members are numbered from 1");
     MemberInfo { node: id, addr: member.client.clone(), raft: member.raft.clone(), voter }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the other nodes as this leader sees them; none if it does not lead. One that has not
+/// acknowledged it for `age_max` does not answer.
+fn followers(status: &Status, age_max: Duration) -> Vec<FollowerStatus> {
+    let others = status.members.keys().filter(|node| status.leads() && **node != status.node);
+    let follower = |node: &u64| FollowerStatus {
+        node: *node,
+        matched: status.matched.get(node).copied().flatten(),
+        heard_ms: status.acknowledged.get(node).copied().map(milliseconds),
+        answers: status.has_heard(*node, age_max),
+    };
+    others.map(follower).collect()
 }
 
 fn role(status: &Status) -> &'static str {

@@ -52,8 +52,26 @@ pub(crate) fn is_loopback(address: &str) -> bool {
     ip.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
-/// Returns the host of an address, without the brackets of IPv6.
+/// Returns the host of an address, without its port, and without the brackets of IPv6.
 pub(crate) fn host(address: &str) -> &str {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let with_port = address.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+    let host = with_port.map_or(address, |(host, _)| host);
     host.trim_matches(['[', ']'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_an_address_or_one_name() {
+        for address in
+            ["127.0.0.1:80", "127.9.9.9", "localhost:1", "LocalHost", "[::1]:80", "[::1]"]
+        {
+            assert!(is_loopback(address), "{address}");
+        }
+        for address in ["127.0.0.1.example:80", "localhost.example", "[::2]", "10.0.0.1:80", ""] {
+            assert!(!is_loopback(address), "{address}");
+        }
+    }
 }

@@ -76,6 +76,9 @@ pub struct NodeStatus {
     pub term: u64,
     /// The leader, as far as the node knows.
     pub leader: Option<u64>,
+    /// The milliseconds for which the node has known this leader of this term.
+    #[serde(default)]
+    pub leader_age_ms: Option<u64>,
     /// The index of the last entry in its log.
     pub last: Option<u64>,
     /// The index of the last entry that it applied.
@@ -96,6 +99,9 @@ pub struct NodeStatus {
     /// they had acknowledged.
     #[serde(default)]
     pub reverted: Vec<u64>,
+    /// The other nodes, as this leader sees them (leader only).
+    #[serde(default)]
+    pub followers: Vec<FollowerStatus>,
     /// The milliseconds for which its oldest entry has waited for the disk.
     pub disk_wait_ms: u64,
     /// The version of its program.
@@ -103,6 +109,20 @@ pub struct NodeStatus {
     /// A random id of this process. Another process with a copy of the data has another id.
     #[serde(default)]
     pub run: String,
+}
+
+/// A node, as its leader sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowerStatus {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+    /// The index of the last entry that the node is known to have.
+    pub matched: Option<u64>,
+    /// The milliseconds since the node acknowledged this leader; `None` if it has not yet.
+    pub heard_ms: Option<u64>,
+    /// Whether the node acknowledged this leader within two leases.
+    pub answers: bool,
 }
 
 /// The answer of `GET /clock`: the clock and the epoch of a node, in nanoseconds. Times are Unix

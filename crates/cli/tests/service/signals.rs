@@ -115,7 +115,7 @@ async fn a_node_that_stops_answers_what_it_has() {
         let address = node.answers();
         let mut stream = TcpStream::connect(&address).await.unwrap();
         // Half of a request.
-        let head = "POST /cluster/transfer HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\
+        let head = "POST /cluster/transfer HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\
                     content-type: application/json\r\n\r\n{";
         stream.write_all(head.as_bytes()).await.unwrap();
         // The node has it, as all that came before on the connections that it accepted.

@@ -3,7 +3,7 @@
 use tokio::sync::Mutex;
 
 use crate::network::leader_contact::LeaderContact;
-use crate::node::leadership_log::LeadershipWin;
+use crate::node::leadership_log::LeaderSince;
 use crate::node::resigned_term::ResignedTerm;
 
 /// The state of a node as a leader, and its contact with other leaders.
@@ -11,8 +11,8 @@ use crate::node::resigned_term::ResignedTerm;
 pub(super) struct LeadershipState {
     /// The last message of another leader.
     pub(super) contact: LeaderContact,
-    /// The last term that this node won.
-    pub(super) win: LeadershipWin,
+    /// The last leader that this node knew: itself, where it won.
+    pub(super) since: LeaderSince,
     /// The term in which this node gives its leadership up.
     pub(super) resigned: ResignedTerm,
     /// Held by the transfer that is made.
@@ -20,7 +20,7 @@ pub(super) struct LeadershipState {
 }
 
 impl LeadershipState {
-    pub(super) fn new(contact: LeaderContact, win: LeadershipWin) -> Self {
-        Self { contact, win, resigned: ResignedTerm::default(), transfers: Mutex::new(()) }
+    pub(super) fn new(contact: LeaderContact, since: LeaderSince) -> Self {
+        Self { contact, since, resigned: ResignedTerm::default(), transfers: Mutex::new(()) }
     }
 }

@@ -27,7 +27,7 @@ use crate::node::Node;
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
-use crate::node::leadership_log::{LeadershipWin, report_leadership};
+use crate::node::leadership_log::{LeaderSince, report_leadership};
 use crate::node::leadership_state::LeadershipState;
 use crate::node::node_thread::NodeThread;
 use crate::node::proposal_permits::ProposalPermits;
@@ -219,8 +219,8 @@ impl NodeParts {
         tokio::spawn(stop_after_failure(raft.clone(), terminal, panics));
         let follower = follow_addresses(raft.clone(), network.clone());
         tokio::spawn(monitored("the task that follows addresses", follower));
-        let win = LeadershipWin::default();
-        let reporter = report_leadership(raft.clone(), win.clone());
+        let since = LeaderSince::default();
+        let reporter = report_leadership(raft.clone(), since.clone());
         tokio::spawn(monitored("the task that reports leadership", reporter));
         let changes = Arc::new(Mutex::new(()));
         let ending = end_joint_configurations(raft.clone(), Arc::clone(&changes));
@@ -236,7 +236,7 @@ impl NodeParts {
             log_store,
             network,
             clock,
-            leadership: LeadershipState::new(contact, win),
+            leadership: LeadershipState::new(contact, since),
             permits: ProposalPermits::new(),
             changes,
             thread: parking_lot::Mutex::default(),

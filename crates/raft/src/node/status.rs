@@ -39,6 +39,9 @@ pub struct Status {
     /// The leader, as far as this node knows. [`Node::status`] leaves out a leader that sent
     /// nothing for two leases, and the node itself if no quorum acknowledged it for as long.
     pub leader: Option<u64>,
+    /// The time for which this node has known this leader of this term. Only [`Node::status`]
+    /// fills this.
+    pub leader_age: Option<Duration>,
     /// The nodes of the cluster.
     pub members: BTreeMap<u64, Member>,
     /// The nodes that vote.
@@ -84,6 +87,7 @@ impl Status {
             },
             term: metrics.current_term,
             leader: metrics.current_leader,
+            leader_age: None,
             members: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
             voters: membership.voter_ids().collect(),
             is_joint: membership.membership().get_joint_config().len() > 1,
@@ -134,6 +138,8 @@ impl Node {
             false => contact.is_some_and(|(leader, _)| leader == *node),
         };
         status.leader = successor.or(status.leader.filter(is_there));
+        let age = |leader| self.leadership.since.age(leader, status.term);
+        status.leader_age = status.leader.and_then(age);
         if status.leads() {
             let reverted = self.network.reversions().in_term(status.term).into_iter();
             status.reverted = reverted.filter(|(id, _)| status.members.contains_key(id)).collect();
@@ -152,7 +158,8 @@ impl Node {
     /// needs no other node.
     fn has_lost_quorum(&self, status: &Status, age_max: Duration) -> bool {
         // A quorum elected it, and none may have acknowledged it since.
-        let age = status.quorum_age.or_else(|| self.leadership.win.age(status.term));
+        let won = || self.leadership.since.age(status.node, status.term);
+        let age = status.quorum_age.or_else(won);
         status.voters != [status.node] && age.is_some_and(|age| age > age_max)
     }
 

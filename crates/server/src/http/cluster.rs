@@ -1,7 +1,7 @@
 //! Changes of the cluster: `POST /cluster/...`. Only the leader makes them.
 //!
 //! Each request names the cluster, so that none changes another one. A browser cannot send one for
-//! a page of another origin: such requests have an `Origin`, or no JSON.
+//! a page of another origin: such requests have another `Origin`, or no JSON.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use esker_oracle::{OracleError, Step};
 use esker_raft::{Member, NodeError};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
-use hyper::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::http::request::Parts;
 use hyper::{Request, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,6 +26,7 @@ use crate::protocol::{
     AddNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest, TransferRequest,
     TransferResponse,
 };
+use crate::security::{is_of_own_page, requested_host};
 use crate::tls::ClientRole;
 
 /// The longest body of a request.
@@ -130,7 +132,7 @@ where
     let (state, client) = (connection.node(), connection.client());
     let (head, body) = request.into_parts();
     // Before its body costs memory.
-    if let Some(denied) = deny(connection, &head.headers) {
+    if let Some(denied) = deny(connection, &head) {
         skip_body(body).await;
         return denied;
     }
@@ -189,13 +191,16 @@ where
 }
 
 /// Returns the answer to a caller that may not change the cluster; `None` to one that may.
-fn deny(connection: &ConnectionState, headers: &HeaderMap) -> Option<Answer> {
+fn deny(connection: &ConnectionState, head: &Parts) -> Option<Answer> {
     let state = connection.node();
     let (caller, from) = (connection.access(), connection.client().from());
-    if let Err(denial) = state.change_access().check(caller, headers, from) {
+    let host = requested_host(&head.uri, &head.headers);
+    if let Err(denial) = state.change_access().check(caller, &head.headers, host, from) {
         return Some(answer::denied(denial));
     }
-    check_headers(headers).err().map(|refusal| refusal.answer(state.node().id()))
+    let own_page = is_of_own_page(&head.headers, host, caller.is_encrypted);
+    let checked = check_page(own_page).and_then(|()| check_content_type(&head.headers));
+    checked.err().map(|refusal| refusal.answer(state.node().id()))
 }
 
 /// Receives the body of a request whose answer does not depend on it, also if it does not end. Over
@@ -210,12 +215,19 @@ where
     drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
 }
 
-/// Refuses requests of pages in a browser.
-fn check_headers(headers: &HeaderMap) -> ChangeResult {
-    if headers.contains_key(ORIGIN) {
-        let why = "a page of a browser may not change the cluster".into();
-        return Err(Refusal::Status(StatusCode::FORBIDDEN, why));
+/// Refuses requests of pages of another origin.
+fn check_page(is_own: bool) -> ChangeResult {
+    match is_own {
+        true => Ok(()),
+        false => {
+            let why = "a page of another origin may not change the cluster; a proxy has to pass \
+                       Host on as it is";
+            Err(Refusal::Status(StatusCode::FORBIDDEN, why.into()))
+        }
     }
+}
+
+fn check_content_type(headers: &HeaderMap) -> ChangeResult {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     match kind.is_some_and(|kind| kind.starts_with("application/json")) {
         true => Ok(()),

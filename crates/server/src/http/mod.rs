@@ -2,9 +2,9 @@
 //!
 //! `listener` accepts connections over TCP, within the limit of `connection_slots`, and `http3`
 //! those over UDP. `client_connection` is the state of a connection. `route` finds the handler of a
-//! request: `timestamp`, `info`, `metrics` or `cluster`. `answer` and `body` build answers, `span`
-//! records requests for a collector of spans, and `founding_listener` answers before there is a
-//! cluster.
+//! request: `timestamp`, `info`, `metrics`, `cluster` or `page`. `answer` and `body` build answers,
+//! `span` records requests for a collector of spans, and `founding_listener` answers before there
+//! is a cluster.
 
 mod answer;
 mod body;
@@ -17,6 +17,7 @@ pub(crate) mod http3;
 mod info;
 pub(crate) mod listener;
 mod metrics;
+mod page;
 pub(crate) mod route;
 mod span;
 mod timestamp;

@@ -23,6 +23,7 @@ use crate::http::client_connection::ConnectionState;
 use crate::http::cluster::{self, ClusterChange};
 use crate::http::info;
 use crate::http::metrics;
+use crate::http::page::{self, PagePart};
 use crate::http::span::RequestSpan;
 use crate::http::timestamp::{self, TimestampRequest};
 
@@ -42,6 +43,7 @@ enum Path {
     Status,
     Clock,
     Metrics,
+    Page(PagePart),
     Cluster(ClusterChange),
 }
 
@@ -56,6 +58,9 @@ impl Path {
             "/status" => Self::Status,
             "/clock" => Self::Clock,
             "/metrics" => Self::Metrics,
+            "/" => Self::Page(PagePart::Document),
+            "/page.css" => Self::Page(PagePart::Style),
+            "/page.js" => Self::Page(PagePart::Script),
             "/cluster/admit" => Self::Cluster(ClusterChange::Admit),
             "/cluster/add" => Self::Cluster(ClusterChange::Add),
             "/cluster/remove" => Self::Cluster(ClusterChange::Remove),
@@ -76,7 +81,8 @@ impl Path {
             | Self::Founding
             | Self::Status
             | Self::Clock
-            | Self::Metrics => "GET, HEAD, OPTIONS",
+            | Self::Metrics
+            | Self::Page(_) => "GET, HEAD, OPTIONS",
         }
     }
 
@@ -271,6 +277,10 @@ where
         Path::Clock => {
             let connection = shared();
             boxed(async move { info::clock(connection.node(), connection.client()).await })
+        }
+        Path::Page(part) => {
+            let connection = shared();
+            boxed(async move { page::answer(connection.client(), part).await })
         }
         Path::Metrics => {
             let is_plain = metrics::prefers_plain(request.headers());

@@ -10,6 +10,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 use rustls::pki_types::UnixTime;
 
 use crate::log_limiter::LineLimiter;
+use crate::port;
 use crate::security::admin_tokens::AdminTokens;
 use crate::tls::{ADMIN_NAME, ClientCa, ClientRole, ConnectionAccess, PeerTls};
 
@@ -83,8 +84,8 @@ impl ChangeAccess {
         Self { tokens, client_ca, peers, clock, is_loopback, denied, lines }
     }
 
-    /// Checks whether a caller with these headers may change the cluster. Counts and logs a denial,
-    /// once a second at most.
+    /// Checks whether a caller with these headers may change the cluster, which it asks of this
+    /// host. Counts and logs a denial, once a second at most.
     ///
     /// # Errors
     /// The reason why it may not.
@@ -92,12 +93,14 @@ impl ChangeAccess {
         &self,
         caller: &ConnectionAccess,
         headers: &HeaderMap,
+        host: Option<&str>,
         from: SocketAddr,
     ) -> Result<(), Denial> {
+        let client = || self.check_client(headers, host);
         let allowed = match self.verify_role(caller) {
             Ok(true) => return Ok(()),
-            Ok(false) => self.check_client(headers),
-            Err(why) => self.check_client(headers).map_err(|denial| denial.with_certificate(&why)),
+            Ok(false) => client(),
+            Err(why) => client().map_err(|denial| denial.with_certificate(&why)),
         };
         let Err(denial) = allowed else { return Ok(()) };
         let (at, why) = match &denial {
@@ -130,7 +133,7 @@ impl ChangeAccess {
         verified.unwrap_or_else(|| Err("there is no authority".into())).map(|()| true)
     }
 
-    fn check_client(&self, headers: &HeaderMap) -> Result<(), Denial> {
+    fn check_client(&self, headers: &HeaderMap, host: Option<&str>) -> Result<(), Denial> {
         let has_client_ca = self.client_ca.is_some();
         let or_certificate = match has_client_ca {
             true => format!(", or a certificate for {ADMIN_NAME}"),
@@ -141,12 +144,7 @@ impl ChangeAccess {
                 (true, _) => Err(Denial::Closed(format!(
                     "a change of the cluster needs a client certificate for {ADMIN_NAME}"
                 ))),
-                (false, true) if is_forwarded(headers) => Err(Denial::Closed(
-                    "a proxy forwards this request from another host: start the node with \
-                     --admin-token-file"
-                        .into(),
-                )),
-                (false, true) => Ok(()),
+                (false, true) => check_loopback(headers, host),
                 (false, false) => Err(Denial::Closed(
                     "this node is not on loopback, and takes changes of the cluster only with a \
                      token or from nodes with certificates: start it with --admin-token-file"
@@ -172,6 +170,25 @@ impl ChangeAccess {
     }
 }
 
+/// Checks whether a request to a node on loopback comes from this host. A browser here sends the
+/// requests of pages whose names were made to resolve to loopback, too.
+fn check_loopback(headers: &HeaderMap, host: Option<&str>) -> Result<(), Denial> {
+    if is_forwarded(headers) {
+        return Err(Denial::Closed(
+            "a proxy forwards this request from another host: start the node with \
+             --admin-token-file"
+                .into(),
+        ));
+    }
+    match host.filter(|host| !port::is_loopback(host)) {
+        None => Ok(()),
+        Some(host) => Err(Denial::Closed(format!(
+            "a change of the cluster is asked of localhost or a loopback address here, and not of \
+             {host}: start the node with --admin-token-file"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderValue;
@@ -184,12 +201,31 @@ mod tests {
         let access = ChangeAccess::new(None, None, None, WallClock::default(), true);
         let caller = ConnectionAccess::plain();
         let mut headers = HeaderMap::new();
-        assert_eq!(access.check(&caller, &headers, from), Ok(()));
+        let host = Some("localhost:8080");
+        assert_eq!(access.check(&caller, &headers, host, from), Ok(()));
         for name in ["forwarded", "via", "x-forwarded-for", "x-real-ip"] {
             headers.insert(name, HeaderValue::from_static("10.0.0.9"));
-            let denied = access.check(&caller, &headers, from);
+            let denied = access.check(&caller, &headers, host, from);
             assert!(matches!(denied, Err(Denial::Closed(_))), "{name}: {denied:?}");
             headers.clear();
+        }
+    }
+
+    /// The name of any page can be made to resolve to a loopback address.
+    #[test]
+    fn loopback_is_open_under_its_own_names_alone() {
+        let from = SocketAddr::from(([127, 0, 0, 1], 9));
+        let access = ChangeAccess::new(None, None, None, WallClock::default(), true);
+        let (caller, headers) = (ConnectionAccess::plain(), HeaderMap::new());
+        for host in
+            [None, Some("127.0.0.1:8080"), Some("127.1.2.3"), Some("[::1]"), Some("LOCALHOST")]
+        {
+            assert_eq!(access.check(&caller, &headers, host, from), Ok(()), "{host:?}");
+        }
+        for host in ["page.example:8080", "localhost.example", "127.0.0.1.example", "a@localhost:1"]
+        {
+            let denied = access.check(&caller, &headers, Some(host), from);
+            assert!(matches!(denied, Err(Denial::Closed(_))), "{host}: {denied:?}");
         }
     }
 }

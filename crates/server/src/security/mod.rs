@@ -1,11 +1,13 @@
 //! Who may connect to this node, and what it may do there.
 //!
 //! `admin_tokens` and `change_access` decide who may change the cluster, by the tokens that
-//! `secret_file` reads. `caller` is how this node connects to the others over HTTP.
+//! `secret_file` reads, and `page_origin` which pages of a browser may. `caller` is how this node
+//! connects to the others over HTTP.
 
 mod admin_tokens;
 mod caller;
 mod change_access;
+mod page_origin;
 mod secret_file;
 
 use std::net::SocketAddr;
@@ -29,6 +31,7 @@ use crate::tls_refusals::TlsRefusals;
 pub(crate) use admin_tokens::AdminTokens;
 pub(crate) use caller::Caller;
 pub(crate) use change_access::{ChangeAccess, Denial};
+pub(crate) use page_origin::{is_of_own_page, requested_host};
 pub use secret_file::read_secret_file;
 
 /// The way to certificates, in the errors of a node that needs some.

@@ -32,17 +32,29 @@ pub async fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> HttpAnswer {
+    send_to((protocol, address, address), method, path, headers, body).await
+}
+
+/// Sends a request to this address that names this host.
+pub async fn send_to(
+    (protocol, address, host): (Protocol, &str, &str),
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> HttpAnswer {
     #[cfg(feature = "http3")]
     if protocol == Protocol::Http3 {
         let client = crate::http3_client::Client::connect(address, None).await.unwrap();
-        return client.send(method, path, headers, body).await.unwrap();
+        return client.for_host(host).send(method, path, headers, body).await.unwrap();
     }
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
-    let uri = format!("http://{address}{path}");
-    let mut request = Request::builder().method(method).uri(uri);
-    if protocol == Protocol::Http1 {
-        request = request.header("host", address);
-    }
+    // HTTP/1.1 has the host in a header, and the path alone before it.
+    let mut request = Request::builder().method(method);
+    request = match protocol {
+        Protocol::Http1 => request.uri(path).header("host", host),
+        _ => request.uri(format!("http://{host}{path}")),
+    };
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -138,6 +138,11 @@ impl Client {
         Ok(Self { quic, sender, address: address.into(), _endpoint: endpoint })
     }
 
+    /// Names this host in requests.
+    pub fn for_host(self, host: &str) -> Self {
+        Self { address: host.into(), ..self }
+    }
+
     /// The certificate of the server.
     pub fn certificate(&self) -> CertificateDer<'static> {
         let identity = self.quic.peer_identity().unwrap();

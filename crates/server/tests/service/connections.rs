@@ -40,7 +40,7 @@ async fn a_client_that_closes_its_half_gets_its_answer() {
     }
     let body = r#"{"cluster":"","nodeID":7}"#;
     let change = format!(
-        "POST /cluster/admit HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+        "POST /cluster/admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );

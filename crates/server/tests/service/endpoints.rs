@@ -90,7 +90,7 @@ async fn paths_and_methods_that_are_not_there() {
     let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     for protocol in ALL {
-        for path in ["/", "/timestamps", "/timestamp/", "/UP", "/cluster"] {
+        for path in ["/page", "/timestamps", "/timestamp/", "/UP", "/cluster"] {
             assert_eq!(get(protocol, &address, path).await.status, 404, "{path}");
         }
         for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD"] {

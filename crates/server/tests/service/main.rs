@@ -2,6 +2,7 @@
 
 mod authority;
 mod bad_input;
+mod browser;
 mod callers;
 #[cfg(feature = "http3")]
 mod certificates;
@@ -26,6 +27,7 @@ mod load;
 mod members;
 mod metrics;
 mod nodes;
+mod page;
 mod peers;
 mod refused_data;
 mod roles;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_consensus::ConsensusLog;
-use esker_server::{Members, Server, ServerError, ask};
+use esker_server::{FollowerStatus, Members, Server, ServerError, ask};
 use http_body_util::Empty;
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -333,6 +333,48 @@ async fn a_change_is_for_its_cluster_and_not_from_a_page() {
     let long = vec![b' '; (64 << 10) + 1];
     let refused = send(Protocol::Http1, &address, "POST", path, &[json], &long).await;
     assert_eq!(refused.status, 413);
+}
+
+/// A leader says which nodes answer it, and each node since when it knows the leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_has_the_age_of_the_leader_and_the_nodes_that_answer_it() {
+    let mut nodes = Nodes::start_all(3).await;
+    let leader = nodes.leader().await;
+    let deadline = Instant::now() + 4 * TEST_TIMEOUT;
+    for node in 1..=3 {
+        loop {
+            let status = nodes.status(node).await;
+            let leads = status.leader == Some(node);
+            let is_past = status.leader_age_ms.is_some_and(|age| age > 1000);
+            let answer = |follower: &FollowerStatus| {
+                follower.answers && follower.heard_ms.is_some() && follower.matched.is_some()
+            };
+            let answering = status.followers.iter().filter(|follower| answer(follower)).count();
+            if is_past && answering == if leads { 2 } else { 0 } {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{status:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let begun = Instant::now();
+    nodes.stop(leader).await;
+    loop {
+        let new = nodes.leader().await;
+        for node in (1..=3).filter(|node| *node != leader) {
+            let status = nodes.status(node).await;
+            let known_ms = begun.elapsed().as_millis() as u64;
+            assert!(status.leader_age_ms.is_none_or(|age| age <= known_ms), "{status:?}");
+        }
+        let status = nodes.status(new).await;
+        let away = |follower: &&FollowerStatus| !follower.answers;
+        let away: Vec<_> = status.followers.iter().filter(away).map(|one| one.node).collect();
+        if away == [leader] {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{status:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A leader whose followers are gone said that it led, without end.
