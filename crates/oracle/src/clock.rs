@@ -97,8 +97,8 @@ fn backward_step(wall: u64, last: u64) -> Step {
 /// node and the other voters, the lower one of an even number. An epoch cannot be taken back.
 ///
 /// Clocks that cannot be believed do not count. Before the first epoch of the cluster, when `last`
-/// is 0, these are the clocks outside of [`CREDIBLE_CLOCKS`]; after it, the clocks that are more than
-/// [`CLOCK_LEAP_MAX`] above the last epoch, or beyond the end of that range.
+/// is 0, these are the clocks outside of [`CREDIBLE_CLOCKS`]; after it, the clocks that are more
+/// than [`CLOCK_LEAP_MAX`] above the last epoch, or beyond the end of that range.
 ///
 /// The step is that of this node's clock from there, if it is larger than `largest_step`. From then
 /// on epochs follow this node's clock as [`follow`] says.

@@ -22,12 +22,13 @@ const _: () = assert!(ELECTION_MIN_TENTHS < ELECTION_MAX_TENTHS);
 /// Returns openraft's configuration for a cluster with this round-trip time, at least 1 ms.
 ///
 /// A heartbeat is sent every two round trips. Without one a leader's lease ends after 8, and a
-/// follower campaigns 4.5 to 8 after that. Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
-/// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
-/// it may have sent entries that it has not stored. A leader that no quorum acknowledges sends no
-/// heartbeats for 20 round trips, so that a voter that hears only this leader votes for another,
-/// and then sends them for 20, in turn. A follower whose log was reverted is sent the entries
-/// again: until it has them, a quorum that lacks them can elect a leader.
+/// follower campaigns 4.5 to 8 after that. Before it does, it asks whether it would win (pre-vote),
+/// so that a node that was cut off does not depose a leader. A node that restarts never continues
+/// to lead in a term of its earlier life: it may have sent entries that it has not stored. A leader
+/// that no quorum acknowledges sends no heartbeats for 20 round trips, so that a voter that hears
+/// only this leader votes for another, and then sends them for 20, in turn. A follower whose log
+/// was reverted is sent the entries again: until it has them, a quorum that lacks them can elect a
+/// leader.
 ///
 /// # Examples
 /// ```

@@ -3,8 +3,9 @@
 //! `open_log_table` finds the log of a key; `log_guard` is a reference to it. `registry` keeps the
 //! keys, `registry_state` has its records, and `glob` matches keys; `directory_names` has the
 //! directory of a key. `open_manager` opens a manager, `get_log` a log, and `close_logs` closes
-//! both. `evict_idle` closes the logs that were not used for the longest time. `remove` removes a log, `backup_all` copies all, `renumber` makes a copy writable, and
-//! `list_logs` lists the logs without the lock.
+//! both. `evict_idle` closes the logs that were not used for the longest time. `remove` removes a
+//! log, `backup_all` copies all, `renumber` makes a copy writable, and `list_logs` lists the logs
+//! without the lock.
 //!
 //! # The crash argument
 //!

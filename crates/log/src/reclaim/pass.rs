@@ -4,8 +4,10 @@ use std::time::Instant;
 
 use esker_disk::planted::{Bug, is_planted};
 
+use super::owner::{
+    COPY_BATCH_BYTES, COPY_BYTES_MAX, LIVE_NUMBERS_MAX, Owner, Reclaimed, stored_size,
+};
 use super::plan::{Effort, Plan, Usage};
-use super::{COPY_BATCH_BYTES, COPY_BYTES_MAX, LIVE_NUMBERS_MAX, Owner, Reclaimed, stored_size};
 use crate::base::error::Error;
 use crate::base::log_error::refuse_if_forked;
 use crate::base::position::Seq;
@@ -47,8 +49,8 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     }
 }
 
-/// Repeats the pass while live segments are only moved away from the front, because that alone makes no
-/// room. It ends with the segments that exist now.
+/// Repeats the pass while live segments are only moved away from the front, because that alone
+/// makes no room. It ends with the segments that exist now.
 fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
     let end = log.accepted();
     let mut all = Reclaimed::default();

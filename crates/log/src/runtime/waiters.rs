@@ -4,8 +4,8 @@
 //! the one that comes second sees the other, and no wake-up is lost.
 //!
 //! A commit wakes its callers first and then the readers, which have lists of their own: there may
-//! be thousands, and no caller waits for them. Meanwhile another thread runs the next commit. Of the
-//! callers, and of the readers, it wakes the threads first: the waker of a task is the caller's
+//! be thousands, and no caller waits for them. Meanwhile another thread runs the next commit. Of
+//! the callers, and of the readers, it wakes the threads first: the waker of a task is the caller's
 //! code, and may take long.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -26,7 +26,8 @@ pub enum OracleError {
     /// No answer came within [`OracleOptions::patience`](crate::OracleOptions::patience).
     TimedOut,
     /// The cluster has had no epoch yet, and none of the clocks is in
-    /// [`CREDIBLE_CLOCKS`](crate::CREDIBLE_CLOCKS). The first epoch is taken when one was set right.
+    /// [`CREDIBLE_CLOCKS`](crate::CREDIBLE_CLOCKS). The first epoch is taken when one was set
+    /// right.
     Clock {
         /// The time on this node's clock, in nanoseconds of Unix time: 0 before 1970, and the
         /// highest number after 2554.

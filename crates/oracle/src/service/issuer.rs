@@ -74,7 +74,7 @@ impl Issuer {
         self.issued.check()?;
         // A proof compares the clocks: the first epoch needs that, and alarms do.
         let is_compared = self.proved.is_some_and(|at| at.elapsed() < CLOCK_COMPARISON_AGE_MAX);
-        let leased = self.issued.term().filter(|_| self.reference.is_some() && is_compared);
+        let leased = self.issued.term().filter(|_| is_compared);
         let term = match leased {
             Some(term) => term,
             None => {

@@ -147,8 +147,8 @@ async fn most_clocks_decide_where_epochs_begin() {
     }
 }
 
-/// No request under a lease needs a proof, which brings the clocks of the other voters: a clock that
-/// stepped meanwhile was never noticed.
+/// No request under a lease needs a proof, which brings the clocks of the other voters: a clock
+/// that stepped meanwhile was never noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_are_compared_under_a_lease_too() {
     let cluster = Cluster::with_nodes_at(SLOW_ROUND_TRIP, 3, OracleOptions::default()).await;
