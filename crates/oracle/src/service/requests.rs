@@ -303,8 +303,9 @@ impl RequestServer {
             match issuer.take(owner, request.count, request.width.index_max()) {
                 Ok(Some(range)) => {
                     (requests, timestamps) = (requests + 1, timestamps + u64::from(range.count));
-                    let request = waiting.pop_front();
-                    drop(request.map(|request| request.answer.send(Ok(range))));
+                    if let Some(request) = waiting.pop_front() {
+                        drop(request.answer.send(Ok(range)));
+                    }
                 }
                 // The indexes of the epoch, or those of 64 bits, are used up.
                 Ok(None) => {

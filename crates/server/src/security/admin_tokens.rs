@@ -174,11 +174,11 @@ mod tests {
         write(&path, ONE);
         let tokens = AdminTokens::open(&path).unwrap();
         let one = format!("Bearer {ONE}");
+        let emptied = || write(&path, "");
+        let shortened = || write(&path, "short");
         let shared = || fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let unusable: [&dyn Fn(); 4] =
-            [&|| write(&path, ""), &|| write(&path, "short"), &|| shared(), &|| {
-                fs::remove_file(&path).unwrap()
-            }];
+        let removed = || fs::remove_file(&path).unwrap();
+        let unusable: [&dyn Fn(); 4] = [&emptied, &shortened, &shared, &removed];
         for make_unusable in unusable {
             make_unusable();
             assert!(tokens.refresh().is_err());
