@@ -278,7 +278,7 @@ impl Inner {
         guard: &Guard,
     ) -> Result<Option<AcceptOutcome>, AcceptError> {
         let Proposal { slot, ballot, .. } = proposal;
-        self.load_page(slot);
+        self.load_page(slot, guard);
         let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
             return self.accept_at(&promise_state, proposal, evicted, guard);

@@ -83,8 +83,8 @@ impl ConsensusLog {
 
 impl Inner {
     fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket, CommitError> {
-        self.load_page(slot);
         let guard = crossbeam_epoch::pin();
+        self.load_page(slot, &guard);
         let promise_state = self.slot_lock(slot)?;
         self.writable(&promise_state)?;
         if let Some(floor) = self.floor_over(slot) {
@@ -173,8 +173,8 @@ impl Inner {
         self: &Arc<Self>,
         slots: &[(Slot, Ballot)],
     ) -> Result<BatchTicket, StorageError> {
-        slots.iter().for_each(|(slot, _)| self.load_page(slot.0));
         let guard = crossbeam_epoch::pin();
+        slots.iter().for_each(|(slot, _)| self.load_page(slot.0, &guard));
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         let mut results = Vec::with_capacity(slots.len());

@@ -171,7 +171,7 @@ impl Inner {
             let tracker = self.frontier.lock();
             (tracker.pending_slots(), tracker.decided())
         };
-        self.load_page(start);
+        self.load_page(start, &guard);
         self.first_counted(start, &pending, &guard);
         // The frontier moves on from here when the raise is durable.
         let mut from = next.max(decided).max(start);

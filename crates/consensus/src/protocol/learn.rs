@@ -65,7 +65,7 @@ impl Inner {
         evicted: Option<&Entry<'_>>,
         guard: &Guard,
     ) -> Result<Option<Ticket>, LearnError> {
-        self.load_page(slot);
+        self.load_page(slot, guard);
         let promise_state = self.slot_lock(slot)?;
         self.writable(&promise_state)?;
         if let Some(floor) = self.floor_over(slot) {

@@ -386,8 +386,11 @@ impl Inner {
 
     /// Reads the page of a slot, for a call that then takes slot locks: with them, other callers
     /// would wait for the disk. A page stays in memory. One that cannot be read is met again.
-    pub(crate) fn load_page(&self, slot: u64) {
-        drop(self.page(slot, &crossbeam_epoch::pin()));
+    #[inline]
+    pub(crate) fn load_page(&self, slot: u64, guard: &crossbeam_epoch::Guard) {
+        if let PageLookup::Stored(_) = self.index.find(page_of(slot), guard) {
+            drop(self.page(slot, guard));
+        }
     }
 
     /// Returns the page of a slot that is accepted, committed or listed as open, so it has one.
