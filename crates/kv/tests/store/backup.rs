@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
@@ -169,32 +169,47 @@ fn cleaning_overtakes_a_backup_of_another_process() {
         let (disk, engine) = (SimDisk::new(seed), Engine::manual());
         let store = open(&disk, &engine, DIR);
         fill(&store, 4000, 1000);
-        // The content at each position where the reader may poll.
-        let states = Arc::new(Mutex::new(vec![(store.durable(), content(&store))]));
+        let (filled, mut expected) = (store.durable(), content(&store));
+        // What was written after that: the number of each record, the key, and its value.
+        let changes = Arc::new(Mutex::new(Vec::<(Seq, String, Option<Vec<u8>>)>::new()));
         let passes = Arc::new(AtomicU32::new(0));
         let reads = AtomicU32::new(0);
+        let polled = Arc::new(OnceLock::<ReadOnlyLog>::new());
+        let is_polling = AtomicBool::new(false);
         let hook = {
-            let (states, passes, store) = (Arc::clone(&states), Arc::clone(&passes), store.clone());
+            let (passes, polled) = (Arc::clone(&passes), Arc::clone(&polled));
+            let (changes, store) = (Arc::clone(&changes), store.clone());
             move |call: &Call<'_>| {
                 let is_segment = call.path.extension().is_some_and(|ext| ext == "seg");
-                if call.op != Op::Read || !is_segment {
+                let Some(reader) = polled.get().filter(|_| call.op == Op::Read && is_segment)
+                else {
                     return Ok(());
-                }
+                };
                 let read = reads.fetch_add(1, SeqCst);
-                if read % (seed as u32 + 2) != 1 || passes.load(SeqCst) >= 6 {
+                let is_next = read % (seed as u32 + 2) == 1 && passes.load(SeqCst) < 6;
+                if !is_next || is_polling.swap(true, SeqCst) {
                     return Ok(());
                 }
                 let keys = store.keyspace();
+                let change = |key: String, value: Option<Vec<u8>>| {
+                    drop(match &value {
+                        Some(value) => keys.put(&key, value).unwrap(),
+                        None => keys.delete(&key).unwrap(),
+                    });
+                    changes.lock().unwrap().push((store.accepted(), key, value));
+                };
                 for n in 0..60u32 {
-                    drop(keys.put(format!("key-{}", n % 3), vec![read as u8; 3000]).unwrap());
+                    change(format!("key-{}", n % 3), Some(vec![read as u8; 3000]));
                 }
-                drop(keys.put("deleted", "again").unwrap());
-                drop(keys.delete("deleted").unwrap());
+                change("deleted".into(), Some(b"again".into()));
+                change("deleted".into(), None);
                 store.sync().unwrap();
                 if store.compact().unwrap().segments > 0 {
                     passes.fetch_add(1, SeqCst);
                 }
-                states.lock().unwrap().push((store.durable(), content(&store)));
+                // As a thread of the engine does: it learns what was dropped.
+                reader.refresh().unwrap();
+                is_polling.store(false, SeqCst);
                 Ok(())
             }
         };
@@ -202,13 +217,21 @@ fn cleaning_overtakes_a_backup_of_another_process() {
         let builder = ReadOnlyLog::builder(DIR).disk(Arc::new(reader)).read_cache(0);
         let log = builder.engine(engine.clone()).open().unwrap();
         let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
+        assert!(polled.set(log.clone()).is_ok());
         let position = backup_log(&log, to).unwrap();
-        overtaken += u32::from(states.lock().unwrap()[0].0 < position);
+        overtaken += u32::from(filled < position);
         let copy = open(&disk, &engine, COPY);
         assert_eq!(copy.durable(), position);
-        let states = states.lock().unwrap();
-        let (_, expected) = states.iter().find(|(seq, _)| *seq == position).unwrap();
-        assert!(content(&copy) == *expected, "seed {seed}");
+        let keys = expected.get_mut("default").unwrap();
+        for (seq, key, value) in &*changes.lock().unwrap() {
+            let key = key.clone().into_bytes();
+            match value.as_ref().filter(|_| *seq <= position) {
+                Some(value) => drop(keys.insert(key, value.clone())),
+                None if *seq <= position => drop(keys.remove(&key)),
+                None => {}
+            }
+        }
+        assert!(content(&copy) == expected, "seed {seed}");
         copy.close().unwrap();
         store.close().unwrap();
         engine.stop();
