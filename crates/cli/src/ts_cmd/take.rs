@@ -79,7 +79,9 @@ impl TakeArguments {
         let failed = |error| client_failure(&error);
         if self.u64 {
             let numbers = client.timestamps_u64(self.n).await.map_err(failed)?;
-            return numbers.map(ShownTimestamp::from_u64).collect();
+            let taken: Option<Vec<_>> = numbers.map(ShownTimestamp::from_u64).collect();
+            return taken
+                .ok_or_else(|| Failure::failed("a node gave a number that is no timestamp"));
         }
         let range = client.timestamps(self.n).await.map_err(failed)?;
         Ok(range.timestamps().map(ShownTimestamp::from).collect())

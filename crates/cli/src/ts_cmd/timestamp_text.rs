@@ -20,11 +20,9 @@ impl From<Timestamp> for ShownTimestamp {
 }
 
 impl ShownTimestamp {
-    /// Shows a timestamp of 64 bits.
-    pub fn from_u64(bits: u64) -> Outcome<Self> {
-        let late = || Failure::usage(format!("{bits}: no timestamp is after the year 2554"));
-        let timestamp = Timestamp::from_u64(bits).ok_or_else(late)?;
-        Ok(Self { timestamp, text: bits.to_string() })
+    /// Returns the timestamp of these 64 bits; `None` after the year 2554.
+    pub fn from_u64(bits: u64) -> Option<Self> {
+        Some(Self { timestamp: Timestamp::from_u64(bits)?, text: bits.to_string() })
     }
 
     /// Parses the text of a timestamp. A decimal number has no leading zeros: hexadecimal digits
@@ -34,7 +32,9 @@ impl ShownTimestamp {
             return Ok(timestamp.into());
         }
         match text.parse::<u64>() {
-            Ok(bits) if bits.to_string() == text => Self::from_u64(bits),
+            Ok(bits) if bits.to_string() == text => Self::from_u64(bits).ok_or_else(|| {
+                Failure::usage(format!("{bits}: no timestamp is after the year 2554"))
+            }),
             _ => Err(Failure::usage(format!(
                 "{}: a timestamp has 32 hexadecimal digits, or is a decimal number of 64 bits",
                 text.escape_debug()
