@@ -171,7 +171,7 @@ async fn a_used_up_epoch_is_replaced_after_its_millisecond() {
     // The oracle's time stands still while a blocking task runs.
     tokio::time::pause();
     let (end, ended) = std::sync::mpsc::channel::<()>();
-    let blocking = tokio::task::spawn_blocking(move || drop(ended.recv()));
+    let blocking = tokio::task::spawn_blocking(move || ended.recv().unwrap_err());
     let first = ask().await.unwrap().first;
     for _ in 0..2 {
         assert_eq!(ask().await.unwrap().first.epoch, first.epoch);
