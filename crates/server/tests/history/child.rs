@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 /// Names the settings of a node, and makes a process one.
 pub const NODE_SETTINGS_ENV: &str = "ESKER_TEST_NODE";
+/// Nodes that get no processor for a lease of the default round trip elect leaders without end.
+pub const ROUND_TRIP: Duration = Duration::from_millis(30);
 /// Longer than a node takes to restart, and than leadership takes to go to another and back: these
 /// happen within one epoch.
 const EPOCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -117,6 +119,7 @@ async fn run(settings: Settings) -> i32 {
     options.join = settings.join.map(|address| address.to_string());
     options.lease_reads = Some(settings.lease_reads);
     options.oracle.epoch_interval = EPOCH_INTERVAL;
+    options.round_trip = ROUND_TRIP;
     let (disk, clock) = (Arc::clone(&health), Arc::clone(&offset));
     let hook = move |call: &Call<'_>| disk.before(call);
     options.disk = Arc::new(HookedDisk::new(Arc::new(StdDisk::new()), hook));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use esker_testkit::number_from_env;
 use rustix::process::Signal;
 
-use crate::child::{Command, Disk};
+use crate::child::{Command, Disk, ROUND_TRIP};
 use crate::clients::Clients;
 use crate::namespaces::Namespaces;
 use crate::network::Network;
@@ -15,7 +15,7 @@ use crate::nodes::{NODES, Nodes, uses_tls};
 use crate::proxies::Proxies;
 
 /// Longer than an election takes.
-const ELECTION_TIME: Duration = Duration::from_millis(600);
+const ELECTION_TIME: Duration = ROUND_TRIP.saturating_mul(40);
 /// Longer than a node waits for another before it gives a connection up.
 const CONNECTION_TIME: Duration = Duration::from_millis(1300);
 const HOUR_SECONDS: i64 = 3600;

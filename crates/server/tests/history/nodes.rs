@@ -17,7 +17,7 @@ use crate::child::{Command, NODE_SETTINGS_ENV, Settings};
 use crate::network::{Addresses, Network};
 
 pub const NODES: u64 = 3;
-pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The time that a node has for a change before another one is asked: it may be stopped.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(5);
