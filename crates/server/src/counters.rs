@@ -7,6 +7,8 @@ use std::time::Duration;
 use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
+use crate::reload::ReloadFailures;
+use crate::security::Security;
 use crate::tls_refusals::TlsRefusals;
 
 /// The statuses with a counter of their own. The last one counts all others.
@@ -42,12 +44,14 @@ pub(crate) struct Counters {
     pub(crate) tls_refusals: Arc<TlsRefusals>,
     /// The end of the certificate for clients, in seconds since 1970; 0 if there is none.
     pub(crate) certificate_ends: AtomicU64,
+    /// The files that could not be read again.
+    pub(crate) reload_failures: Arc<ReloadFailures>,
     /// The number of lost spans, counted by the program if it sends spans.
     pub(crate) spans_lost: Option<Arc<AtomicU64>>,
 }
 
 impl Counters {
-    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>, tls_refusals: Arc<TlsRefusals>) -> Self {
+    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>, security: &Security) -> Self {
         Self {
             answers: Default::default(),
             requests: Default::default(),
@@ -58,8 +62,9 @@ impl Counters {
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
             failed_tasks: Arc::default(),
-            tls_refusals,
+            tls_refusals: security.refusals(),
             certificate_ends: AtomicU64::new(0),
+            reload_failures: security.reload_failures(),
             spans_lost,
         }
     }

@@ -121,7 +121,7 @@ impl NodeState {
             },
             timestamps: TimestampState { oracle, epochs, followers },
             http: HttpState {
-                counters: Counters::new(options.spans_lost.clone(), security.refusals()),
+                counters: Counters::new(options.spans_lost.clone(), security),
                 memory: MemoryBudget::new(failures.clone()),
                 refusal_log: LogLimiter::default(),
                 connection_log: LogLimiter::default(),

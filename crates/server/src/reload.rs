@@ -1,6 +1,7 @@
 //! Files that are read again when they change.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -62,12 +63,63 @@ impl<F, T: PartialEq> ReloadedFiles<F, T> {
     }
 }
 
-/// Calls `refresh` in each interval, for ever, where it may block. Logs `kept` with the error when
-/// it fails, once for each error.
+/// Files that a node reads again while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReloadedKind {
+    Certificate,
+    PeerCertificate,
+    ClientCa,
+    AdminTokens,
+}
+
+impl ReloadedKind {
+    const ALL: [Self; 4] =
+        [Self::Certificate, Self::PeerCertificate, Self::ClientCa, Self::AdminTokens];
+
+    /// Returns the kind as metrics name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::PeerCertificate => "peer_certificate",
+            Self::ClientCa => "client_ca",
+            Self::AdminTokens => "admin_tokens",
+        }
+    }
+
+    /// Returns what the node does while the files cannot be used, as log lines say it.
+    pub(crate) fn consequence(self) -> &'static str {
+        match self {
+            Self::Certificate => "keeps the certificate for clients",
+            Self::PeerCertificate => "keeps the certificate for other nodes",
+            Self::ClientCa => "keeps the authority of clients",
+            Self::AdminTokens => "allows no admin token until the file can be used",
+        }
+    }
+}
+
+/// The kinds of files that could not be used when they were last read.
+#[derive(Debug, Default)]
+pub(crate) struct ReloadFailures([AtomicBool; ReloadedKind::ALL.len()]);
+
+impl ReloadFailures {
+    /// Records whether these files could be used.
+    pub(crate) fn record(&self, kind: ReloadedKind, has_failed: bool) {
+        self.0[kind as usize].store(has_failed, Relaxed);
+    }
+
+    /// Returns each kind with whether its files could not be used.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let failed = self.0.iter().map(|failed| failed.load(Relaxed));
+        ReloadedKind::ALL.into_iter().map(ReloadedKind::name).zip(failed)
+    }
+}
+
+/// Calls `refresh` in each interval, for ever, where it may block. Records and logs that it fails,
+/// once for each error.
 pub(crate) async fn keep_fresh<T: Send + Sync + 'static>(
     item: Arc<T>,
     interval: Duration,
-    kept: &'static str,
+    (kind, failures): (ReloadedKind, Arc<ReloadFailures>),
     refresh: fn(&T) -> Result<(), String>,
 ) {
     let mut ticks = tokio::time::interval(interval.max(CHECK_INTERVAL_MIN));
@@ -82,8 +134,9 @@ pub(crate) async fn keep_fresh<T: Send + Sync + 'static>(
             Ok(Err(why)) => why,
             Err(error) => error.to_string(),
         };
+        failures.record(kind, !error.is_empty());
         if !error.is_empty() && error != reported {
-            tracing::warn!(error, "{kept}");
+            tracing::warn!(error, "{}", kind.consequence());
         }
         reported = error;
     }

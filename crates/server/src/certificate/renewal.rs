@@ -14,7 +14,7 @@ use crate::certificate::resolver::CertificateResolver;
 use crate::counters::Counters;
 use crate::error::ServerError;
 use crate::options::{CertificateFiles, ServerOptions};
-use crate::reload::CHECK_INTERVAL_MIN;
+use crate::reload::{CHECK_INTERVAL_MIN, ReloadedKind};
 
 /// The time between two warnings that the operator's certificate ends.
 pub(crate) const EXPIRY_WARNING_INTERVAL: Duration = Duration::from_secs(24 * 3600);
@@ -122,6 +122,8 @@ impl Certificate {
                 );
             }
             counters.certificate_ends.store(self.pair.not_after_seconds(), Relaxed);
+            let has_failed = is_broken || !self.reported.is_empty();
+            counters.reload_failures.record(ReloadedKind::Certificate, has_failed);
         }
     }
 
@@ -176,7 +178,8 @@ impl Certificate {
                 end = self.pair.not_after_text(),
                 cert = %files.cert.display(),
                 key = %files.key.display(),
-                "keeps the certificate for clients"
+                "{}",
+                ReloadedKind::Certificate.consequence()
             );
             self.reported = why;
         }

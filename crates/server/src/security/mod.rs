@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use crate::error::ServerError;
 use crate::options::ServerOptions;
 use crate::port;
-use crate::reload::keep_fresh;
+use crate::reload::{ReloadFailures, ReloadedKind, keep_fresh};
 use crate::supervisor::Tasks;
 use crate::tls::{ClientCa, PeerTls, PortTls};
 use crate::tls_refusals::TlsRefusals;
@@ -48,6 +48,7 @@ pub(crate) struct Security {
     client_ca: Option<Arc<ClientCa>>,
     tokens: Option<Arc<AdminTokens>>,
     refusals: Arc<TlsRefusals>,
+    reload_failures: Arc<ReloadFailures>,
 }
 
 impl Security {
@@ -68,6 +69,7 @@ impl Security {
             client_ca: client_ca.map(Arc::new),
             tokens: tokens.map(Arc::new),
             refusals,
+            reload_failures: Arc::default(),
         })
     }
 
@@ -79,6 +81,10 @@ impl Security {
 
     pub(crate) fn refusals(&self) -> Arc<TlsRefusals> {
         Arc::clone(&self.refusals)
+    }
+
+    pub(crate) fn reload_failures(&self) -> Arc<ReloadFailures> {
+        Arc::clone(&self.reload_failures)
     }
 
     /// Returns how this node calls the others.
@@ -119,20 +125,21 @@ impl Security {
     }
 
     fn watches(&self, interval: Duration) -> Vec<(&'static str, FileWatch)> {
+        let report = |kind| (kind, self.reload_failures());
         let mut watches: Vec<(&'static str, FileWatch)> = Vec::new();
         if let Some(peers) = self.peers.clone() {
-            let kept = "keeps the certificate for other nodes";
-            let watch = Box::pin(keep_fresh(peers, interval, kept, PeerTls::refresh));
+            let report = report(ReloadedKind::PeerCertificate);
+            let watch = Box::pin(keep_fresh(peers, interval, report, PeerTls::refresh));
             watches.push(("watch the certificate for other nodes", watch));
         }
         if let Some(ca) = self.client_ca.clone() {
-            let kept = "keeps the authority of clients";
-            let watch = Box::pin(keep_fresh(ca, interval, kept, ClientCa::refresh));
+            let report = report(ReloadedKind::ClientCa);
+            let watch = Box::pin(keep_fresh(ca, interval, report, ClientCa::refresh));
             watches.push(("watch the authority of clients", watch));
         }
         if let Some(tokens) = self.tokens.clone() {
-            let kept = "allows no admin token until the file can be used";
-            let watch = Box::pin(keep_fresh(tokens, interval, kept, AdminTokens::refresh));
+            let report = report(ReloadedKind::AdminTokens);
+            let watch = Box::pin(keep_fresh(tokens, interval, report, AdminTokens::refresh));
             watches.push(("watch the admin tokens", watch));
         }
         watches

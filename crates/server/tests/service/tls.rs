@@ -198,6 +198,50 @@ async fn options_that_secure_nothing_are_refused() {
     assert!(readable.contains("chmod 600"), "{readable}");
 }
 
+/// An operator who replaced files learns that the node does not use them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_cannot_be_used_are_in_the_metrics() {
+    let dir = tempfile::tempdir().unwrap();
+    let authority = Authority::new(dir.path(), "one");
+    let tokens = token_file(dir.path());
+    let client_ca = dir.path().join("client-ca.pem");
+    fs::copy(authority.ca(), &client_ca).unwrap();
+    let mut options = alone(&dir.path().join("data"));
+    let files = authority.server();
+    options.certificate = Some(files.clone());
+    options.client_ca = Some(client_ca.clone());
+    options.admin_token_file = Some(tokens.clone());
+    options.certificate_check_interval = Duration::from_millis(10);
+    let server = Server::start(options).await.unwrap();
+    let address = server.address().to_string();
+    let own = authority.issue("client", &["client.example"]);
+    let client = TlsClient::new(&authority.ca(), Some(&own));
+    let until = async |file: &str, expected: u8| {
+        let line = format!(r#"esker_reload_failing{{file="{file}"}} {expected}"#);
+        let deadline = Instant::now() + TEST_TIMEOUT;
+        loop {
+            let answer = client.get(&address, "/metrics").await.unwrap();
+            let metrics = answer.text();
+            if metrics.lines().any(|found| found.trim_end_matches(".0") == line) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{line}: {metrics}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let is_there =
+        [("admin_tokens", &tokens), ("client_ca", &client_ca), ("certificate", &files.key)];
+    for (file, path) in is_there {
+        until(file, 0).await;
+        let contents = fs::read(path).unwrap();
+        fs::write(path, "").unwrap();
+        until(file, 1).await;
+        fs::write(path, contents).unwrap();
+        until(file, 0).await;
+    }
+    server.stop().await.unwrap();
+}
+
 /// Each file is replaced while the node runs; a connection that is open stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_read_again_when_they_change() {

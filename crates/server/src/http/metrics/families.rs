@@ -43,6 +43,21 @@ impl Families {
         self.0.register(name, help, gauge(value));
     }
 
+    /// Adds a gauge for each value of a label.
+    pub(crate) fn gauges(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        values: impl IntoIterator<Item = (&'static str, u64)>,
+    ) {
+        let family = Family::<[(&str, &str); 1], Gauge<f64, AtomicU64>>::default();
+        for (value, number) in values {
+            family.get_or_create(&[(label, value)]).set(number as f64);
+        }
+        self.0.register(name, help, family);
+    }
+
     pub(crate) fn seconds(&mut self, name: &str, help: &str, value: f64) {
         self.0.register_with_unit(name, help, Unit::Seconds, gauge(value));
     }

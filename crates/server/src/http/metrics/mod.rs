@@ -107,6 +107,9 @@ fn add_http(families: &mut Families, counters: &Counters) {
         let help = "When the certificate for clients ends, in seconds since 1970";
         families.seconds("certificate_expiry", help, ends as f64);
     }
+    let failing = counters.reload_failures.all().map(|(file, failing)| (file, u64::from(failing)));
+    let help = "1 while a node cannot use the present contents of its files";
+    families.gauges("reload_failing", help, "file", failing);
     let help = "Connections that TLS refused, by port and reason";
     families.counters_by("tls_refused", help, ["port", "reason"], counters.tls_refusals.counts());
     if let Some(lost) = &counters.spans_lost {

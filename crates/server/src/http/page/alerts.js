@@ -165,6 +165,16 @@ const ALERTS = [
     remedy: "Replace its files: esker cluster certs renew, or your authority. They are read again.",
   },
   {
+    name: "changed files cannot be used",
+    afterMs: 60_000,
+    find: ({ now }) => {
+      const names = ["certificate", "peer_certificate", "client_ca", "admin_tokens"];
+      const failing = names.filter((name) => value(now, `esker_reload_failing{file="${name}"}`) > 0);
+      return failing.length > 0 && `Those of ${failing.join(", ")}.`;
+    },
+    remedy: "The log of this node says why. It keeps what it had, but allows no admin token.",
+  },
+  {
     name: "callers are refused",
     find: ({ now, before }) => {
       const tls = increase(now, before, "esker_tls_refused_total");
