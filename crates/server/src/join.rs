@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::call::{MEMBER_CALL_TIMEOUT, NO_CERTIFICATES, ask_as, ask_leader};
 use crate::error::{BrokenInvariant, ServerError};
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
-use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
+use crate::protocol::{AddNodeRequest, AdmitNodeRequest, Members};
 use crate::security::Caller;
 
 /// The time that a node that joins waits for the first answer of the member: both may start
@@ -76,7 +76,7 @@ pub(crate) async fn admit_at(
     cluster: ClusterId,
     node: u64,
 ) -> Result<(), AdmitError> {
-    let body = RemoveNodeRequest { cluster: cluster.to_string(), node };
+    let body = AdmitNodeRequest { cluster: cluster.to_string(), node };
     let body = encode(&body)?;
     let deadline = Instant::now() + CHANGE_TIMEOUT;
     let answer = loop {

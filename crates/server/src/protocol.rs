@@ -190,8 +190,18 @@ pub struct AddNodeRequest {
     pub joins: bool,
 }
 
-/// The request of `POST /cluster/remove`, which removes a node, and of `POST /cluster/admit`, which
-/// asks whether a new node may have a number.
+/// The request of `POST /cluster/admit`: asks whether a new node may have a number.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AdmitNodeRequest {
+    /// The id of the cluster.
+    pub(crate) cluster: String,
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub(crate) node: u64,
+}
+
+/// The request of `POST /cluster/remove`: removes a node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveNodeRequest {

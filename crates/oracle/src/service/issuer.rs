@@ -86,7 +86,7 @@ impl Issuer {
         if self.reference.is_none() {
             // How far a clock is believed depends on the last epoch, which this node may not have
             // applied yet.
-            self.issued.node().prove_leadership(patience).await?;
+            self.issued.node().ensure_linearizable(patience).await?;
         }
         let owner = Owner { term, node: self.issued.node().id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {

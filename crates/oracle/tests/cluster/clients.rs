@@ -211,7 +211,7 @@ impl Cluster {
             for id in self.disks.keys() {
                 let node = self.peers.lock().unwrap().get(id).map(|peer| Arc::clone(&peer.node));
                 if let Some(node) = node
-                    && node.prove_leadership(Duration::from_millis(300)).await.is_ok()
+                    && node.ensure_linearizable(Duration::from_millis(300)).await.is_ok()
                 {
                     return *id;
                 }

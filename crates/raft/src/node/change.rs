@@ -101,11 +101,11 @@ impl ChangeProgress {
 }
 
 impl Node {
-    /// Proves that this node leads, as [`Node::prove_leadership`], and waits until the deadline for
+    /// Proves that this node leads, as [`Node::ensure_linearizable`], and waits until the deadline for
     /// a quorum.
     pub(crate) async fn prove_until(&self, progress: &ChangeProgress) -> Result<u64, NodeError> {
         loop {
-            let error = match self.prove_leadership(progress.remaining()).await {
+            let error = match self.ensure_linearizable(progress.remaining()).await {
                 Err(NodeError::TimedOut) => NodeError::NoQuorum,
                 Err(error) => error,
                 Ok(term) => return Ok(term),

@@ -47,15 +47,16 @@ impl Node {
         proposed.unwrap_or(Err(NodeError::TimedOut)).map_err(|error| self.or_invariant(error))
     }
 
-    /// Proves that this node led after this call began: a quorum acknowledged it since. Returns the
-    /// term, in which the node may act for requests that came before the call.
+    /// Makes a read of the state machine linearizable: proves that this node led after this call
+    /// began, and waits until it has applied what was committed before. Returns the term, in which
+    /// the node may act for requests that came before the call.
     ///
     /// Sends one message to each node, whatever the number of requests that wait for the proof.
     ///
     /// # Errors
     /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment
     /// at which a transfer begins, for the rest of the term.
-    pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
+    pub async fn ensure_linearizable(&self, patience: Duration) -> Result<u64, NodeError> {
         if self.leads_in().is_none() || self.successor().is_some() {
             return Err(self.not_leader());
         }

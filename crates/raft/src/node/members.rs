@@ -135,10 +135,10 @@ impl Node {
     /// The member of this number, after a proof that this node leads.
     ///
     /// # Errors
-    /// As [`Node::prove_leadership`].
+    /// As [`Node::ensure_linearizable`].
     pub async fn member(&self, id: u64, patience: Duration) -> Result<Option<Member>, NodeError> {
         let progress = ChangeProgress::new(patience);
-        self.prove_leadership(patience).await?;
+        self.ensure_linearizable(patience).await?;
         let found = progress.within(find_member(&self.raft, id)).await;
         Ok(found.map_err(|error| self.or_invariant(error))?.map(|(member, _)| member))
     }
@@ -147,10 +147,10 @@ impl Node {
     /// member was not, although a removal of it may have begun: its number is kept first.
     ///
     /// # Errors
-    /// As [`Node::prove_leadership`].
+    /// As [`Node::ensure_linearizable`].
     pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
         let progress = ChangeProgress::new(patience);
-        self.prove_leadership(patience).await?;
+        self.ensure_linearizable(patience).await?;
         let was_removed = self.raft.with_raft_state(move |state| {
             let members = state.membership_state.effective();
             let is_kept = members.nodes().any(|(_, member)| member.removed.contains(&id));

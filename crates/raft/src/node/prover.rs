@@ -35,7 +35,7 @@ const REASK_DELAY: Duration = Duration::from_millis(20);
 /// next step.
 ///
 /// A proof does not cover the applied state: it is for an owner that acts on what it committed
-/// itself, in that term. [`Node::prove_leadership`] is for reading the state machine.
+/// itself, in that term. [`Node::ensure_linearizable`] is for reading the state machine.
 #[derive(Debug)]
 pub struct Prover {
     node: Arc<Node>,

@@ -343,7 +343,7 @@ pub(crate) mod tests {
         runtime.block_on(async {
             node.bootstrap(Member::default()).await.unwrap();
             node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
-            node.prove_leadership(TEST_TIMEOUT).await.unwrap();
+            node.ensure_linearizable(TEST_TIMEOUT).await.unwrap();
         });
         (runtime, node)
     }
@@ -397,7 +397,7 @@ pub(crate) mod tests {
             runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await });
         assert_eq!(why.unwrap(), NodeError::Internal { invariant });
         let patience = Duration::from_secs(1);
-        assert!(runtime.block_on(node.prove_leadership(patience)).is_err());
+        assert!(runtime.block_on(node.ensure_linearizable(patience)).is_err());
     }
 
     /// Proposes a command to a node whose store breaks this invariant at it. In debug builds the

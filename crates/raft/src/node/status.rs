@@ -20,7 +20,7 @@ pub enum Role {
     Follower,
     /// A node that asks for votes.
     Candidate,
-    /// A node that leads. It may have been replaced: see [`Node::prove_leadership`].
+    /// A node that leads. It may have been replaced: see [`Node::ensure_linearizable`].
     Leader,
     /// A node that has stopped.
     Stopped,

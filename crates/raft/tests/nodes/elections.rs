@@ -91,7 +91,7 @@ async fn a_leader_that_is_cut_off_proves_nothing() {
     group.write(3).await;
     let old = group.leader().await;
     group.cut_off(old);
-    let refused = group.nodes[&old].prove_leadership(SHORT_WAIT).await;
+    let refused = group.nodes[&old].ensure_linearizable(SHORT_WAIT).await;
     assert!(refused.is_err(), "{refused:?}");
     let refused = group.nodes[&old].propose(command("lost"), SHORT_WAIT).await;
     assert!(refused.is_err(), "{refused:?}");
@@ -149,7 +149,7 @@ async fn leadership_goes_to_a_voter_that_answers() {
     let mut others = (1..=3).filter(|id| *id != leader);
     let (first, second) = (others.next().unwrap(), others.next().unwrap());
     // It is known to be there.
-    group.nodes[&leader].prove_leadership(TEST_TIMEOUT).await.unwrap();
+    group.nodes[&leader].ensure_linearizable(TEST_TIMEOUT).await.unwrap();
     group.cut_off(first);
     // On a busy machine the other one may not answer in time, either: then it is asked again.
     let deadline = Instant::now() + TEST_TIMEOUT;
@@ -271,7 +271,7 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
     let node = &group.nodes[&leader];
     let (refused, meanwhile) = tokio::join!(node.transfer(away, short), async {
         tokio::time::sleep(short / 4).await;
-        (node.prove_leadership(short).await, node.propose(command("late"), short).await)
+        (node.ensure_linearizable(short).await, node.propose(command("late"), short).await)
     });
     assert!(matches!(refused, Err(NodeError::NotProposed(_))), "{refused:?}");
     assert_eq!(meanwhile, (Err(NodeError::LeadershipTransfer), Err(NodeError::LeadershipTransfer)));
@@ -304,7 +304,7 @@ async fn leadership_does_not_go_to_a_node_that_has_just_gone() {
     let (refused, proofs) = tokio::join!(node.transfer(away, TEST_TIMEOUT), async {
         let mut proofs = Vec::new();
         for _ in 0..20 {
-            proofs.push(node.prove_leadership(TEST_TIMEOUT).await);
+            proofs.push(node.ensure_linearizable(TEST_TIMEOUT).await);
             tokio::time::sleep(SHORT_WAIT / 20).await;
         }
         proofs
@@ -331,7 +331,7 @@ async fn a_cluster_goes_on_after_its_quorum_was_gone() {
     assert!(pending.is_err(), "{pending:?}");
     for _ in 0..3 {
         assert_eq!(node.propose(command("lost"), SHORT_WAIT).await, Err(NodeError::NoQuorum));
-        assert!(node.prove_leadership(SHORT_WAIT).await.is_err());
+        assert!(node.ensure_linearizable(SHORT_WAIT).await.is_err());
     }
     group.connect();
     group.check().await;

@@ -293,7 +293,7 @@ impl Group {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             for (id, node) in &self.nodes {
-                if node.prove_leadership(SHORT_WAIT).await.is_ok() {
+                if node.ensure_linearizable(SHORT_WAIT).await.is_ok() {
                     return *id;
                 }
             }

@@ -23,8 +23,8 @@ use crate::http::client_connection::ConnectionState;
 use crate::memory_budget::{BudgetExhausted, Permit, REQUEST_BODY_BYTES_MAX};
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{
-    AddNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest, TransferRequest,
-    TransferResponse,
+    AddNodeRequest, AdmitNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest,
+    TransferRequest, TransferResponse,
 };
 use crate::security::{is_of_own_page, requested_host};
 use crate::tls::ClientRole;
@@ -280,7 +280,7 @@ fn nothing_changed_by(error: NodeError) -> Refusal {
 }
 
 async fn admit(state: &NodeState, body: &Bytes) -> ChangeResult {
-    let RemoveNodeRequest { cluster, node } = parse(body)?;
+    let AdmitNodeRequest { cluster, node } = parse(body)?;
     check_cluster(state, &cluster)?;
     match state.node().member(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)? {
         None if was_removed(state, node).await? => Err(removed(node)),
@@ -367,7 +367,7 @@ async fn transfer(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult<u64>
         check_cluster(state, &cluster)?;
         match node {
             Some(node) if leads_already => {
-                state.node().prove_leadership(CHANGE_TIMEOUT).await?;
+                state.node().ensure_linearizable(CHANGE_TIMEOUT).await?;
                 Ok(node)
             }
             Some(node) => {
