@@ -9,7 +9,7 @@ use esker_disk::process;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
-use crate::base::operation_errors::{OpenError, RefreshError};
+use crate::base::operation_errors::{OpenError, ReadError};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
 use crate::base::store_error::StoreError;
@@ -41,8 +41,8 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 /// # Snapshots
 /// A snapshot cannot hold up the cleaning of another process. When the writer dropped a value that
 /// a snapshot or scan reads and that was overwritten since, the call returns
-/// [`SnapshotError::Expired`](crate::SnapshotError::Expired). When it dropped records before they
-/// were applied here, all snapshots expire.
+/// [`ReadError::SnapshotExpired`]. When it dropped records before they were applied here, all
+/// snapshots expire.
 ///
 /// # Examples
 /// ```
@@ -110,9 +110,9 @@ impl ReadOnlyStoreBuilder {
     /// after.
     ///
     /// # Errors
-    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::NotALog`] for a
-    /// directory that is empty or does not exist, [`esker_log::Error::WrongComponent`] for one that
-    /// holds something else, [`esker_log::Error::Corrupted`].
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`StoreError::Corrupted`]; and in
+    /// [`StoreError::Log`], [`esker_log::Error::NotALog`] for a directory that is empty or does not
+    /// exist, and [`esker_log::Error::WrongComponent`] for one that holds something else.
     pub fn open(self) -> Result<ReadOnlyStore, OpenError> {
         let Self { dir, options } = self;
         let opened = open::open_read_only(dir, &options)?;
@@ -145,13 +145,13 @@ fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
         };
         let Some(view) = view.upgrade() else { return };
         let outcome = match more {
-            Ok(()) => view.refresh(),
+            Ok(()) => view.refresh().map_err(ReadError::from),
             Err(esker_log::ReadError::Timeout) => continue,
             Err(error) => Err(error.into()),
         };
         match outcome {
             Ok(()) => {}
-            Err(RefreshError::Store(error)) if error.ends_store() => return,
+            Err(ReadError::Store(error)) if error.ends_store() => return,
             Err(error) => {
                 tracing::warn!(%error, "failed to follow the log of a store");
                 stream = None;
@@ -185,8 +185,9 @@ impl ReadOnlyStore {
     /// it reads what was written since the last call.
     ///
     /// # Errors
-    /// [`RefreshError`]. What was visible before stays visible.
-    pub fn refresh(&self) -> Result<Seq, RefreshError> {
+    /// [`ReadError`]: [`ReadError::Trimmed`], [`ReadError::IndexFull`], [`ReadError::Store`]. What
+    /// was visible before stays visible.
+    pub fn refresh(&self) -> Result<Seq, ReadError> {
         self.reader.view.refresh()?;
         Ok(self.position())
     }

@@ -7,7 +7,7 @@ use esker_log::reclaim::Reclaimed;
 use esker_log::{Seq, SeqRange};
 
 use crate::base::operation_errors::{
-    BackupError, CompactError, KeyspaceError, OpenError, WatchError, WriteBatchError,
+    BackupError, KeyspaceError, OpenError, WatchError, WriteError,
 };
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
@@ -44,7 +44,7 @@ impl Drop for CloseOnDrop {
             Err(StoreError::Closed | StoreError::Internal { .. }) => {}
             // Another thread may have been changing what this would free.
             Err(StoreError::Forked) => std::mem::forget(Arc::clone(&self.0)),
-            Err(error @ StoreError::Log(_)) => tracing::warn!(%error, "failed to close a store"),
+            Err(error) => tracing::warn!(%error, "failed to close a store"),
         }
     }
 }
@@ -56,9 +56,9 @@ impl StoreBuilder {
     /// Blocks: it reads the log.
     ///
     /// # Errors
-    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::Locked`] when
-    /// another process has it open, [`esker_log::Error::WrongComponent`] for a directory that holds
-    /// something else, [`esker_log::Error::Corrupted`].
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`StoreError::Corrupted`]; and in
+    /// [`StoreError::Log`], [`esker_log::Error::Locked`] when another process has it open, and
+    /// [`esker_log::Error::WrongComponent`] for a directory that holds something else.
     pub fn open(self) -> Result<Store, OpenError> {
         let Self { dir, options } = self;
         Ok(Store::new(open::open(dir, options)?))
@@ -122,7 +122,7 @@ impl Store {
     /// A keyspace that is created is durable when this returns.
     ///
     /// # Errors
-    /// [`KeyspaceError`]; [`KeyspaceError::Quarantined`] if a keyspace of this name may exist, see
+    /// [`KeyspaceError`]; [`StoreError::Quarantined`] if a keyspace of this name may exist, see
     /// [`Store::quarantined`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace, KeyspaceError> {
         let keys = self.cleaned_if_full(self.writer.create_keyspace(name))?;
@@ -137,7 +137,7 @@ impl Store {
     /// The drop is durable when this returns.
     ///
     /// # Errors
-    /// [`KeyspaceError::NotFound`], [`KeyspaceError::DefaultKeyspace`],
+    /// [`KeyspaceError::KeyspaceNotFound`], [`KeyspaceError::DefaultKeyspace`],
     /// [`KeyspaceError::Store`].
     pub fn drop_keyspace(&self, name: &str) -> Result<(), KeyspaceError> {
         self.cleaned_if_full(self.writer.drop_keyspace(name))?;
@@ -167,10 +167,10 @@ impl Store {
     /// commit it earlier.
     ///
     /// # Errors
-    /// [`WriteBatchError`]. Nothing was written then.
-    pub fn write(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    /// [`WriteError`]. Nothing was written then.
+    pub fn write(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         let ticket = self.writer.write_batch(batch);
-        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
@@ -179,10 +179,10 @@ impl Store {
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.
     ///
     /// # Errors
-    /// [`WriteBatchError`], as [`Store::write`].
-    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    /// [`WriteError`], as [`Store::write`].
+    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         let ticket = self.writer.write_batch_async(batch).await;
-        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// Returns the store as it is now, for reading.
@@ -322,9 +322,10 @@ impl Store {
     ///
     /// # Errors
     /// [`BackupError`]. In [`BackupError::Store`], for example [`StoreError::Closed`] when the
-    /// store is closed meanwhile, and [`esker_log::Error::NoSpace`] when there is no room for the
-    /// copy. The store is not affected, and the files of the copy are removed.
-    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
+    /// store is closed meanwhile, [`StoreError::NoSpace`] when there is no room for the copy, and
+    /// [`StoreError::Quarantined`] for a store over a gap. The store is not affected, and the files
+    /// of the copy are removed. [`esker_log::Error::Busy`] where a waker calls it on a thread that
+    /// cleans.
     ///
     /// # Examples
     /// ```
@@ -355,10 +356,10 @@ impl Store {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`CompactError`]. In [`CompactError::Store`], [`StoreError::Closed`] also when the store is
-    /// closed meanwhile, and [`esker_log::Error::NoSpace`] only if nothing could be freed;
-    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
-    pub fn compact(&self) -> Result<Reclaimed, CompactError> {
+    /// [`StoreError`]: [`StoreError::Closed`] also when the store is closed meanwhile,
+    /// [`StoreError::NoSpace`] only if nothing could be freed, [`StoreError::Quarantined`] for a
+    /// store over a gap; [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
+    pub fn compact(&self) -> Result<Reclaimed, StoreError> {
         self.writer.compact()
     }
 
@@ -374,7 +375,7 @@ impl Store {
     /// Durable when it returns, and everything accepted before it, too.
     ///
     /// # Errors
-    /// [`StoreError`], for example with [`esker_log::Error::NoSpace`], or
+    /// [`StoreError`], for example [`StoreError::NoSpace`], or
     /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans or writes a
     /// checkpoint. The store stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool, StoreError> {
@@ -386,8 +387,8 @@ impl Store {
     /// corruption.
     ///
     /// A key that has no record after the last of them is unknown: reading it returns
-    /// [`ReadError::Quarantined`](crate::ReadError::Quarantined) until it is put or deleted. So do,
-    /// each with its own error, a scan of a range in which a key may be unknown;
+    /// [`StoreError::Quarantined`] until it is put or deleted. So do a scan of a range in which a
+    /// key may be unknown;
     /// [`Store::create_keyspace`] for a name that is not known to be free, which
     /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
     /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.

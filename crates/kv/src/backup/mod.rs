@@ -31,6 +31,7 @@ use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq}
 
 use crate::base::operation_errors::BackupError;
 use crate::base::options::{COMPONENT, StoreBuilder};
+use crate::base::store_error::StoreError;
 use crate::base::trim_retries::TrimRetries;
 use crate::record::{Change, Record};
 use crate::state::keyspaces::DEFAULT_ID;
@@ -75,7 +76,7 @@ impl Writer {
     /// Copies everything that was accepted before this call, and maybe more.
     pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq, BackupError> {
         self.view().refuse_if_closing()?;
-        self.view().gap().refuse().map_err(BackupError::Quarantined)?;
+        self.view().gap().refuse().map_err(StoreError::Quarantined)?;
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
         options.log.must_exist = false;

@@ -4,6 +4,7 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::ReentrantMutexGuard;
 
 use crate::base::operation_errors::BackupError;
+use crate::base::store_error::StoreError;
 use crate::state::gap::range_before;
 use crate::state::writer::Writer;
 
@@ -84,7 +85,7 @@ impl Source for LogReader<'_> {
         if let Some(before) = range_before(self.0.oldest())
             && self.0.storage().was_repaired()?
         {
-            return Err(BackupError::Quarantined(before));
+            return Err(StoreError::Quarantined(before).into());
         }
         Ok(RecordsLeft { stream, oldest, end: self.0.durable() })
     }

@@ -20,8 +20,8 @@ use esker_log::component::Purpose;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::{CompactError, WriteError};
-use crate::base::store_error::refuse_if_forked;
+use crate::base::operation_errors::WriteError;
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::DumpPace;
@@ -39,7 +39,7 @@ const PASS_PAUSE_MAX: Duration = Duration::from_millis(50);
 impl Writer {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
-    pub(crate) fn compact(&self) -> Result<Reclaimed, CompactError> {
+    pub(crate) fn compact(&self) -> Result<Reclaimed, StoreError> {
         refuse_if_forked()?;
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
@@ -57,12 +57,12 @@ impl Writer {
         }
     }
 
-    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, CompactError> {
+    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, StoreError> {
         let view = self.view();
         let _pass = self.cleaning().lock_pass_for_writers(|| view.refuse_if_closing())?;
         view.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
-        view.gap().refuse().map_err(CompactError::Quarantined)?;
+        view.gap().refuse().map_err(StoreError::Quarantined)?;
         view.remove_dropped();
         let pass = CleaningPass { writer: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
@@ -137,7 +137,7 @@ impl Writer {
             let _fail_on_panic = fail_on_panic;
             if let Some(writer) = weak.upgrade()
                 && let Err(error) = writer.clean_while_requested()
-                && !matches!(&error, CompactError::Store(error) if error.ends_store())
+                && !error.ends_store()
             {
                 tracing::warn!(%error, "failed to reclaim space");
             }
@@ -153,7 +153,7 @@ impl Writer {
     }
 
     /// Reclaims what is worth it, as long as that is requested.
-    fn clean_while_requested(&self) -> Result<(), CompactError> {
+    fn clean_while_requested(&self) -> Result<(), StoreError> {
         let cleaning = self.cleaning();
         let _open_on_drop = OpenOnDrop(cleaning.throttle());
         cleaning.request().work(|| {
@@ -200,16 +200,16 @@ struct PendingCopy {
 }
 
 impl Owner for CleaningPass<'_> {
-    type Error = CompactError;
+    type Error = StoreError;
     type Key = PendingCopy;
     const CHECKPOINT_GROWS: bool = false;
 
-    fn barrier(&self) -> Result<(), CompactError> {
+    fn barrier(&self) -> Result<(), StoreError> {
         self.writer.view().table().await_writers();
         Ok(())
     }
 
-    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), CompactError> {
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), StoreError> {
         let view = self.writer.view();
         view.refuse_if_closing()?;
         let position = self.writer.log.storage().metadata().position.0;
@@ -233,7 +233,7 @@ impl Owner for CleaningPass<'_> {
         Ok(())
     }
 
-    fn is_no_space(error: &CompactError) -> bool {
+    fn is_no_space(error: &StoreError) -> bool {
         error.is_no_space()
     }
 
@@ -241,7 +241,7 @@ impl Owner for CleaningPass<'_> {
         &self,
         record: &esker_log::Record<'_>,
         purpose: Purpose,
-    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>, CompactError> {
+    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>, StoreError> {
         let writer = self.writer;
         let table = writer.view().table();
         let invalid = |what| CorruptedRecord { seq: record.seq, what };
@@ -280,7 +280,7 @@ impl Owner for CleaningPass<'_> {
         }))
     }
 
-    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<(), CompactError> {
+    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<(), StoreError> {
         let view = self.writer.view();
         let is_its_copy = copy.version.seq == to.0 && from < to;
         view.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
@@ -290,7 +290,7 @@ impl Owner for CleaningPass<'_> {
         Ok(())
     }
 
-    fn before_drop(&self, _cut: Seq) -> Result<(), CompactError> {
+    fn before_drop(&self, _cut: Seq) -> Result<(), StoreError> {
         let writer = self.writer;
         let newest = writer.log.durable().0;
         let timeout = writer.options().snapshot_timeout;
@@ -299,12 +299,12 @@ impl Owner for CleaningPass<'_> {
             writer.view().refuse_if_closing()
         })?;
         // The index says which records are live.
-        Ok(writer.view().refuse_if_closing()?)
+        writer.view().refuse_if_closing()
     }
 
     /// Pauses a background pass for as long as its work took while callers write, unless it is
     /// behind.
-    fn pace(&self, took: Duration) -> Result<(), CompactError> {
+    fn pace(&self, took: Duration) -> Result<(), StoreError> {
         self.writer.view().refuse_if_closing()?;
         self.writer.cleaning().throttle().open();
         if self.throttled && !self.writer.is_behind() {

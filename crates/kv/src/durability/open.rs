@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_log::{Log, ReadOnlyLog};
 
-use crate::base::operation_errors::{OpenError, RefreshError};
+use crate::base::operation_errors::{ApplyError, OpenError};
 use crate::base::options::{COMPONENT, Options};
 use crate::base::read_only_options::ReadOnlyOptions;
 use crate::base::trim_retries::TrimRetries;
@@ -36,7 +36,7 @@ struct BuiltIndex {
 
 /// Builds the index of a store from its log, also where it takes more than its limit. With
 /// `skips_gaps`, as if nothing were missing.
-fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, RefreshError> {
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, ApplyError> {
     let health = Arc::new(Health::default());
     let mut table = Table::new(limit, Arc::clone(&health));
     let loaded = checkpoint::load(records, &table);
@@ -107,7 +107,7 @@ pub(crate) fn open_read_only(
     let built = loop {
         match build(&records, ENTRIES_BYTES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
-            Err(RefreshError::Trimmed(trimmed)) => {
+            Err(ApplyError::Trimmed(trimmed)) => {
                 trim_retries.count(trimmed)?;
                 log.refresh()?;
             }

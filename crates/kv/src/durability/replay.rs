@@ -31,7 +31,7 @@ use esker_log::component::RecordPlace;
 use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::RefreshError;
+use crate::base::operation_errors::ApplyError;
 use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
@@ -81,7 +81,7 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<ReplayEnd, RefreshError> {
+    pub(super) fn run(&mut self) -> Result<ReplayEnd, ApplyError> {
         let start = match self.checkpoint {
             Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
                 Start::After(Seq(note.replay))
@@ -126,7 +126,7 @@ impl<'a> Replay<'a> {
         Ok(replayed)
     }
 
-    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<(), RefreshError> {
+    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<(), ApplyError> {
         let invalid = |what| CorruptedRecord { seq, what };
         let record = Record::decode(payload).map_err(invalid)?;
         let id = record.keyspace;
@@ -143,7 +143,7 @@ impl<'a> Replay<'a> {
 
     /// Returns the keyspaces that the catalog names, and the gaps. Removes the entries of all other
     /// keyspaces, and those of keys that have no record after the last gap.
-    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), RefreshError> {
+    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), ApplyError> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
         let end = self.log.end().next().0;
         let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
@@ -193,7 +193,7 @@ fn read_catalog(
     log: &Records,
     table: &Table,
     catalog: &Keys,
-) -> Result<Vec<CatalogEntry>, RefreshError> {
+) -> Result<Vec<CatalogEntry>, ApplyError> {
     let arena = table.arena();
     let order = catalog.order();
     let mut entries: Vec<CatalogEntry> = Vec::new();

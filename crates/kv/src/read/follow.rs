@@ -22,7 +22,7 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::RefreshError;
+use crate::base::operation_errors::ApplyError;
 use crate::base::store_error::refuse_if_forked;
 use crate::base::trim_retries::TrimRetries;
 use crate::index::entry::Version;
@@ -39,7 +39,7 @@ type PendingChange = (String, Option<u32>);
 
 impl View {
     /// Applies the records that became durable since the last call.
-    pub(crate) fn refresh(&self) -> Result<(), RefreshError> {
+    pub(crate) fn refresh(&self) -> Result<(), ApplyError> {
         let Records::ReadOnly(log, follow) = self.records() else { return Ok(()) };
         refuse_if_forked()?;
         let mut cursor = follow.lock();
@@ -57,12 +57,12 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         log.refresh()?;
         let mut trim_retries = TrimRetries::default();
         loop {
             match self.apply_stream(log, follow, cursor) {
-                Err(RefreshError::Trimmed(trimmed)) => {
+                Err(ApplyError::Trimmed(trimmed)) => {
                     trim_retries.count(trimmed)?;
                     // In this order; see `backup`.
                     log.refresh()?;
@@ -81,7 +81,7 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         let mut stream = match cursor.stream.take() {
             Some(stream) => stream,
             None => log.stream(Start::After(Seq(follow.applied())))?,
@@ -125,7 +125,7 @@ impl View {
         cursor: &mut FollowCursor,
         record: &Record<'_>,
         place: (u64, u64),
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         let id = record.keyspace;
         let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
         let horizon = self.horizon();

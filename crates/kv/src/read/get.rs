@@ -5,8 +5,8 @@ use esker_log::{Payload, Position, Seq};
 
 use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::key_checks::{KeyRefusal, check_key};
-use crate::base::operation_errors::{ReadError, RefreshError, SnapshotError};
-use crate::base::store_error::refuse_if_forked;
+use crate::base::operation_errors::{ApplyError, ReadError};
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::trim_retries::TrimRetries;
 use crate::cache::value::Value;
 use crate::index::entry::{HashedKey, Version};
@@ -142,16 +142,16 @@ impl View {
         keys: &Keys,
         key: &[u8],
         seq: u64,
-    ) -> Result<Option<Value>, SnapshotError> {
-        let (key, point) = (self.key(keys, key).map_err(ReadError::from)?, ReadPoint::At(seq));
+    ) -> Result<Option<Value>, ReadError> {
+        let (key, point) = (self.key(keys, key)?, ReadPoint::At(seq));
         match self.read(key, point) {
             Err(ReadError::Trimmed(_)) if matches!(self.records(), Records::ReadOnly(..)) => {}
-            value => return Ok(value?),
+            value => return value,
         }
-        self.refresh().map_err(ReadError::from)?;
+        self.refresh()?;
         match self.find(key, point) {
             Some(current) => self.successor(key, &current).map(Some),
-            None => Ok(self.absent(key, point)?),
+            None => self.absent(key, point),
         }
     }
 
@@ -260,13 +260,14 @@ impl View {
             (ReadPoint::At(seq), _) => seq,
         };
         let known = self.gap().refuse_key(key.keyspace, key.key, at);
-        known.map(|()| None).map_err(ReadError::Quarantined)
+        known.map_err(StoreError::Quarantined)?;
+        Ok(None)
     }
 
     /// Applies everything durable by now, if another process writes the log and dropped a record.
     /// `false` if nothing can be done about the error.
     #[cold]
-    fn follow_dropped(&self, error: &ReadError) -> Result<bool, RefreshError> {
+    fn follow_dropped(&self, error: &ReadError) -> Result<bool, ApplyError> {
         let dropped = matches!(error, ReadError::Trimmed(_));
         if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
@@ -278,27 +279,22 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(
-        &self,
-        key: HashedKey<'_>,
-        current: &CurrentVersion,
-    ) -> Result<Value, SnapshotError> {
+    fn successor(&self, key: HashedKey<'_>, current: &CurrentVersion) -> Result<Value, ReadError> {
         let next = self.table().successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else {
-            return Err(SnapshotError::Expired);
+            return Err(ReadError::SnapshotExpired);
         };
         let payload = self.read_record(key.key, next).map_err(|error| match error {
-            ReadError::Trimmed(_) => SnapshotError::Expired,
-            error => error.into(),
+            ReadError::Trimmed(_) => ReadError::SnapshotExpired,
+            error => error,
         })?;
-        let decoded = decode_put(&payload, key.keyspace, key.key, next);
-        match decoded.map_err(ReadError::from)? {
+        match decode_put(&payload, key.keyspace, key.key, next)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
             }
             // It replaced the value.
-            (_, false) => Err(SnapshotError::Expired),
+            (_, false) => Err(ReadError::SnapshotExpired),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::operation_errors::ReadError;
+use crate::base::store_error::StoreError;
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
@@ -41,7 +42,7 @@ impl KeyspaceReader {
     /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::Quarantined`] if the newest record of the key may be lost.
+    /// [`ReadError`]; [`StoreError::Quarantined`] if the newest record of the key may be lost.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
         self.view.get(&self.keys, key.as_ref())
     }
@@ -68,7 +69,7 @@ impl KeyspaceReader {
     ///
     /// # Errors
     /// [`ReadError`]: [`ReadError::KeyTooLarge`], [`ReadError::KeyspaceDropped`],
-    /// [`ReadError::Quarantined`], [`ReadError::Store`].
+    /// [`ReadError::Store`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
         self.view.contains(&self.keys, key.as_ref())
     }
@@ -77,8 +78,8 @@ impl KeyspaceReader {
     ///
     /// # Errors
     /// [`ReadError`]: [`ReadError::KeyspaceDropped`], [`ReadError::Store`];
-    /// [`ReadError::Quarantined`] if a record of any key of the range may be lost. The items have a
-    /// [`SnapshotError`](crate::SnapshotError).
+    /// [`StoreError::Quarantined`] if a record of any key of the range may be lost. An item may
+    /// also be [`ReadError::SnapshotExpired`].
     ///
     /// # Examples
     /// ```
@@ -116,7 +117,7 @@ impl KeyspaceReader {
         let known = view.gap().refuse_range(keys.id, range.low(), range.high(), pin.seq());
         if let Err(gap) = known {
             view.snapshots().close(&pin);
-            return Err(ReadError::Quarantined(gap));
+            return Err(StoreError::Quarantined(gap).into());
         }
         Ok(Scan::new(view, keys, pin, true, range))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::operation_errors::{ReadError, SnapshotError};
+use crate::base::operation_errors::ReadError;
 use crate::cache::value::Value;
 use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
@@ -27,7 +27,7 @@ const PREFETCH_ENTRIES: usize = 16;
 /// point in time. [`Scan::rev`] reverses the order.
 ///
 /// It keeps its point in time open, as a [`Snapshot`](crate::Snapshot) does, and may end with
-/// [`SnapshotError::Expired`]. Values that are not in memory are read from the disk by `next`,
+/// [`ReadError::SnapshotExpired`]. Values that are not in memory are read from the disk by `next`,
 /// which blocks: several at a time, up to a megabyte, with up to 8 threads.
 #[derive(Debug)]
 pub struct Scan {
@@ -157,7 +157,7 @@ impl Scan {
         }
     }
 
-    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>, SnapshotError> {
+    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>, ReadError> {
         self.view.refuse_if_closing()?;
         loop {
             if let Some((key, current)) = self.entries.pop_front() {
@@ -174,7 +174,7 @@ impl Scan {
             }
             if self.keys.is_dropped() {
                 let name = self.keys.name().into();
-                return Err(ReadError::KeyspaceDropped { name }.into());
+                return Err(ReadError::KeyspaceDropped { name });
             }
             self.fill();
             self.pin.check()?;
@@ -182,20 +182,20 @@ impl Scan {
         }
     }
 
-    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value, SnapshotError> {
+    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value, ReadError> {
         self.view.value(self.keys.id, key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
-                Err(SnapshotError::Expired) => Err(SnapshotError::Expired),
-                _ => Err(error.into()),
+                Err(ReadError::SnapshotExpired) => Err(ReadError::SnapshotExpired),
+                _ => Err(error),
             }
         })
     }
 }
 
 impl Iterator for Scan {
-    type Item = Result<(Bytes, Value), SnapshotError>;
+    type Item = Result<(Bytes, Value), ReadError>;
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {

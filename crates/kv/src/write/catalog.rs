@@ -6,7 +6,7 @@ use esker_log::Seq;
 use esker_log::component::Purpose;
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::{KeyspaceError, ReadError, WriteBatchError, WriteError};
+use crate::base::operation_errors::{KeyspaceError, ReadError, WriteError};
 use crate::base::store_error::StoreError;
 use crate::health::BrokenInvariant;
 use crate::index::entry::Version;
@@ -35,7 +35,7 @@ impl Writer {
         }
         // A keyspace of this name may have been created by a record that is lost.
         let known = view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX);
-        known.map_err(KeyspaceError::Quarantined)?;
+        known.map_err(StoreError::Quarantined)?;
         let catalog = self.handle(view.keyspaces().catalog());
         let id = self.unused_id(&catalog)?;
         let mut batch = Batch::new();
@@ -46,8 +46,8 @@ impl Writer {
         }
         // Durable before it is used: its records must not outlive it.
         let created = self.write_batch(&batch).map_err(|error| match error {
-            WriteBatchError::IndexFull => KeyspaceError::IndexFull,
-            WriteBatchError::Store(error) => error.into(),
+            WriteError::IndexFull => KeyspaceError::IndexFull,
+            WriteError::Store(error) => error.into(),
             _ => self.broken_catalog().into(),
         })?;
         let created = created.blocking_wait()?;
@@ -63,8 +63,7 @@ impl Writer {
         let next = match view.get(&catalog.reader.keys, b"") {
             Ok(counter) => counter,
             // The counter may be in a gap.
-            Err(ReadError::Quarantined(_)) => None,
-            Err(ReadError::CorruptedRecord(record)) => return Err(record.into()),
+            Err(ReadError::Store(StoreError::Quarantined(_))) => None,
             Err(ReadError::Trimmed(trimmed)) => {
                 return Err(StoreError::Log(esker_log::Error::Trimmed(trimmed)).into());
             }
@@ -97,7 +96,7 @@ impl Writer {
         if name == DEFAULT_NAME {
             return Err(KeyspaceError::DefaultKeyspace);
         }
-        let not_found = || KeyspaceError::NotFound { name: name.into() };
+        let not_found = || KeyspaceError::KeyspaceNotFound { name: name.into() };
         if invalid_size(name).is_some() {
             return Err(not_found());
         }

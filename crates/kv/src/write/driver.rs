@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use esker_log::component::{AppendRefusal, LockedAppender};
 
-use crate::base::operation_errors::{WriteBatchError, WriteError};
+use crate::base::operation_errors::WriteError;
 use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::state::writer::Writer;
@@ -75,7 +75,7 @@ impl From<Exhausted<Infallible>> for WriteError {
     }
 }
 
-impl From<Exhausted<StaleConditions>> for WriteBatchError {
+impl From<Exhausted<StaleConditions>> for WriteError {
     fn from(exhausted: Exhausted<StaleConditions>) -> Self {
         match exhausted {
             Exhausted::IndexFull => Self::IndexFull,
@@ -212,8 +212,8 @@ mod tests {
             assert!(matches!(step, Ok(Step::Repeat)));
         }
         let step = attempts.next(AttemptOutcome::Stale(StaleConditions));
-        let error = WriteBatchError::from(step.unwrap_err());
-        assert!(matches!(error, WriteBatchError::Contended));
+        let error = WriteError::from(step.unwrap_err());
+        assert!(matches!(error, WriteError::Contended));
         assert_eq!(attempts.made, ATTEMPTS_MAX);
     }
 

@@ -77,7 +77,9 @@ mod tests {
     fn assert_failed<T: Debug>(outcome: Result<T, impl Into<Error>>) {
         let invariant = "the index has room for a record that has its place";
         match outcome.map_err(Into::into) {
-            Err(Error::Internal { invariant: broken }) => assert_eq!(broken, invariant),
+            Err(Error::Store(StoreError::Internal { invariant: broken })) => {
+                assert_eq!(broken, invariant);
+            }
             other => panic!("{other:?}"),
         }
     }

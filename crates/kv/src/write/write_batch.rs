@@ -2,7 +2,7 @@
 
 use esker_log::component::{AppendRefusal, LockedAppender, RecordPlace};
 
-use crate::base::operation_errors::{ReadError, WriteBatchError};
+use crate::base::operation_errors::{ReadError, WriteError};
 use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
@@ -27,11 +27,11 @@ struct BatchWrite<'a> {
 }
 
 impl Writer {
-    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         self.run(BatchWrite::new(self, batch)?)
     }
 
-    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         self.run_async(BatchWrite::new(self, batch)?).await
     }
 
@@ -42,11 +42,11 @@ impl Writer {
 }
 
 impl<'a> BatchWrite<'a> {
-    fn new(store: &Writer, batch: &'a Batch) -> Result<Self, WriteBatchError> {
+    fn new(store: &Writer, batch: &'a Batch) -> Result<Self, WriteError> {
         if let Some(first) = batch.keyspaces().first()
             && !std::ptr::eq(&*first.writer, store)
         {
-            return Err(WriteBatchError::AnotherStore);
+            return Err(WriteError::AnotherStore);
         }
         let hash = |keyspace, key| store.view().table().hash(batch.keys(keyspace).id, key);
         let (entries, conditions) = (batch.entries().iter(), batch.conditions().iter());
@@ -73,19 +73,19 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Checks the conditions without a lock, because values may have to be read from the disk.
-    fn check_conditions(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
+    fn check_conditions(&mut self, store: &Writer) -> Result<(), WriteError> {
         self.versions.clear();
         let conditions = self.batch.conditions().iter().zip(&self.conditions).enumerate();
         for (n, (condition, key)) in conditions {
             let version = store.live(*key);
             if version.is_none() {
                 let known = store.view().gap().refuse_key(key.keyspace, key.key, u64::MAX);
-                known.map_err(WriteBatchError::Quarantined)?;
+                known.map_err(StoreError::Quarantined)?;
             }
             let holds = self.holds(store, condition, version);
             if !holds.map_err(|error| condition_error(store, error))? {
                 // A version that comes and goes meanwhile may be missed, as by a call before it.
-                return Err(WriteBatchError::ConditionFailed { condition: n });
+                return Err(WriteError::ConditionFailed { condition: n });
             }
             self.versions.push(version);
         }
@@ -133,11 +133,9 @@ impl<'a> BatchWrite<'a> {
 }
 
 /// The error of reading the key of a condition.
-fn condition_error(store: &Writer, error: ReadError) -> WriteBatchError {
+fn condition_error(store: &Writer, error: ReadError) -> WriteError {
     match error {
-        ReadError::KeyspaceDropped { name } => WriteBatchError::KeyspaceDropped { name },
-        ReadError::Quarantined(gap) => WriteBatchError::Quarantined(gap),
-        ReadError::CorruptedRecord(record) => record.into(),
+        ReadError::KeyspaceDropped { name } => WriteError::KeyspaceDropped { name },
         ReadError::Trimmed(trimmed) => StoreError::Log(esker_log::Error::Trimmed(trimmed)).into(),
         ReadError::Store(error) => error.into(),
         ReadError::KeyTooLarge { .. } => {
@@ -146,18 +144,21 @@ fn condition_error(store: &Writer, error: ReadError) -> WriteBatchError {
         ReadError::IndexFull => {
             store.view().health().fail("reading a store adds nothing to its index").into()
         }
+        ReadError::AnotherStore | ReadError::SnapshotExpired => {
+            store.view().health().fail("a condition is not read at a point in time").into()
+        }
     }
 }
 
 impl Write for BatchWrite<'_> {
     type Stale = StaleConditions;
-    type Error = WriteBatchError;
+    type Error = WriteError;
 
     fn is_throttled(&self) -> bool {
         true
     }
 
-    fn prepare(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
+    fn prepare(&mut self, store: &Writer) -> Result<(), WriteError> {
         self.check_conditions(store)?;
         self.cache_values(store);
         Ok(())
@@ -167,12 +168,12 @@ impl Write for BatchWrite<'_> {
         &self,
         store: &Writer,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteBatchError>, AppendRefusal> {
+    ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteError>, AppendRefusal> {
         let Self { batch, keys, payloads, conditions, versions, shards, .. } = self;
         let _orders = store.view().table().orders(shards);
         let mut keyspaces = batch.keyspaces().iter();
         if let Some(dropped) = keyspaces.find(|keyspace| keyspace.reader.keys.is_dropped()) {
-            return Ok(Err(WriteBatchError::KeyspaceDropped { name: dropped.name().into() }));
+            return Ok(Err(WriteError::KeyspaceDropped { name: dropped.name().into() }));
         }
         let puts = batch.entries().iter().zip(keys).filter(|(entry, _)| !entry.deletes);
         if puts.clone().next().is_some() && !store.has_room(puts.map(|(_, key)| *key)) {
