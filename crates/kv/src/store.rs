@@ -17,7 +17,7 @@ use crate::durability::checkpoint::DumpPace;
 use crate::durability::open;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::watch::Watch;
 use crate::write::batch::Batch;
 
@@ -28,13 +28,13 @@ use crate::write::batch::Batch;
 /// they return [`StoreError::Closed`].
 #[derive(Debug, Clone)]
 pub struct Store {
-    writer: Arc<Writer>,
+    writer: Arc<StoreWriter>,
     close_on_drop: Arc<CloseOnDrop>,
 }
 
 /// Closes a store when its last handle is dropped.
 #[derive(Debug)]
-struct CloseOnDrop(Arc<Writer>);
+struct CloseOnDrop(Arc<StoreWriter>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -66,7 +66,7 @@ impl StoreBuilder {
 }
 
 impl Store {
-    fn new(writer: Arc<Writer>) -> Self {
+    fn new(writer: Arc<StoreWriter>) -> Self {
         let close_on_drop = Arc::new(CloseOnDrop(Arc::clone(&writer)));
         Self { writer, close_on_drop }
     }
@@ -106,12 +106,12 @@ impl Store {
 
     /// Returns the default keyspace. It always exists.
     pub fn keyspace(&self) -> Keyspace {
-        self.writer.handle(self.writer.view().keyspaces().default_keys())
+        self.writer.handle(self.writer.state().keyspaces().default_keys())
     }
 
     /// Returns the keyspace with this name; `None` if there is none.
     pub fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
-        let keys = self.writer.view().keyspaces().find(name);
+        let keys = self.writer.state().keyspaces().find(name);
         keys.map(|keys| self.writer.handle(&keys))
     }
 
@@ -156,7 +156,7 @@ impl Store {
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        let keyspaces = self.writer.view().keyspaces().all();
+        let keyspaces = self.writer.state().keyspaces().all();
         keyspaces.iter().map(|keys| keys.name().into()).collect()
     }
 
@@ -190,9 +190,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let view = self.writer.view();
-        view.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
+        let state = self.writer.state();
+        state.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(state), state.pin_newest()))
     }
 
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
@@ -200,9 +200,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn durable_snapshot(&self) -> Result<Snapshot, StoreError> {
-        let view = self.writer.view();
-        view.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(view), view.pin_durable()))
+        let state = self.writer.state();
+        state.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(state), state.pin_durable()))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -210,7 +210,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn barrier(&self) -> Result<Ticket, StoreError> {
-        self.writer.view().health().check_invariants()?;
+        self.writer.state().health().check_invariants()?;
         Ok(Ticket(self.writer.log.barrier()?))
     }
 
@@ -272,7 +272,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn wait_durable(&self, seq: Seq) -> Result<(), StoreError> {
-        self.writer.view().health().check_invariants()?;
+        self.writer.state().health().check_invariants()?;
         Ok(self.writer.log.wait_durable(seq).await?)
     }
 
@@ -379,7 +379,7 @@ impl Store {
     /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans or writes a
     /// checkpoint. The store stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool, StoreError> {
-        self.writer.view().refuse_if_closing()?;
+        self.writer.state().refuse_if_closing()?;
         self.writer.write_checkpoint(DumpPace::Whole)
     }
 
@@ -393,26 +393,26 @@ impl Store {
     /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
     /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.
     pub fn quarantined(&self) -> Vec<SeqRange> {
-        self.writer.view().gap().ranges().to_vec()
+        self.writer.state().gap().ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> Stats {
-        let (view, cleaning) = (self.writer.view(), self.writer.cleaning());
-        let keyspaces = view.keyspaces().all();
+        let (state, cleaning) = (self.writer.state(), self.writer.cleaning());
+        let keyspaces = state.keyspaces().all();
         let metadata = self.writer.log.storage().metadata();
         let (throttled, throttled_time) = cleaning.throttle().counts();
         Stats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
-            index_bytes: view.table().bytes()
+            index_bytes: state.table().bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
-            cache_bytes: view.cache().memory(),
+            cache_bytes: state.cache().memory(),
             disk_bytes: metadata.disk_bytes,
             checkpoint_bytes: self.writer.last_checkpoint().bytes,
             replayed: self.writer.replayed(),
             throttled,
             throttled_time,
-            snapshots: view.snapshots().len(),
+            snapshots: state.snapshots().len(),
             reclaimed: cleaning.reclaimed(),
             log: self.writer.log.stats(),
         }

@@ -34,7 +34,7 @@ use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::operation_errors::ApplyError;
 use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::entry::Version;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};
 use crate::state::apply::apply_record;
@@ -49,7 +49,7 @@ const NO_READERS: u64 = u64::MAX;
 pub(super) struct Replay<'a> {
     log: &'a Records,
     table: &'a Table,
-    keyspaces: HashMap<u32, Keys>,
+    keyspaces: HashMap<u32, KeyspaceKeys>,
     /// The checkpoint that was loaded before.
     checkpoint: Option<CheckpointNote>,
     gap: Gap,
@@ -126,17 +126,17 @@ impl<'a> Replay<'a> {
         Ok(replayed)
     }
 
-    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<(), ApplyError> {
+    fn apply(&mut self, seq: Seq, offset: u64, payload: &[u8]) -> Result<(), ApplyError> {
         let invalid = |what| CorruptedRecord { seq, what };
         let record = Record::decode(payload).map_err(invalid)?;
         let id = record.keyspace;
-        let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
+        let keys = self.keyspaces.entry(id).or_insert_with(|| KeyspaceKeys::new(id, ""));
         self.gap.decide_by(&record, seq.0);
         let may_be_newer = LoadedCheckpoint::may_be_newer(self.checkpoint, seq.0);
-        let place = (seq.0, position);
+        let place = (seq.0, offset);
         apply_record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
-        if keys.wants_ordering(NO_READERS) {
-            keys.put_in_order(self.table, NO_READERS);
+        if keys.wants_sorting(NO_READERS) {
+            keys.sort_waiting(self.table, NO_READERS);
         }
         Ok(())
     }
@@ -146,11 +146,11 @@ impl<'a> Replay<'a> {
     pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), ApplyError> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
         let end = self.log.end().next().0;
-        let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
+        let deleted = Version { seq: end, deleted: true, offset: 0, len: 0 };
         let mut take = |id, name: &str| {
-            let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
+            let keys = self.keyspaces.remove(&id).unwrap_or_else(|| KeyspaceKeys::new(id, ""));
             keys.set_name(name);
-            keys.put_in_order(self.table, NO_READERS);
+            keys.sort_waiting(self.table, NO_READERS);
             if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG_ID) {
                 keys.delete_before(self.table, to.next().0, deleted, NO_READERS);
                 keys.remove_deleted(self.table, NO_READERS);
@@ -192,13 +192,13 @@ struct CatalogEntry {
 fn read_catalog(
     log: &Records,
     table: &Table,
-    catalog: &Keys,
+    catalog: &KeyspaceKeys,
 ) -> Result<Vec<CatalogEntry>, ApplyError> {
     let arena = table.arena();
-    let order = catalog.order();
+    let sorted = catalog.sorted();
     let mut entries: Vec<CatalogEntry> = Vec::new();
-    let mut cursor = order.seek(arena, b"");
-    while let Some((id, next)) = order.next(cursor) {
+    let mut cursor = sorted.seek(arena, b"");
+    while let Some((id, next)) = sorted.next(cursor) {
         cursor = next;
         let mut name = Vec::new();
         arena.copy_key(id, &mut name);
@@ -210,7 +210,7 @@ fn read_catalog(
         let invalid = |what| CorruptedRecord { seq, what };
         let payload = log.read_placed(RecordPlace {
             seq,
-            position: Position(version.position),
+            position: Position(version.offset),
             len: put_len(name.len(), version.len as usize),
         })?;
         let record = Record::decode(&payload).map_err(invalid)?;

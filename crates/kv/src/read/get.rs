@@ -10,11 +10,11 @@ use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::trim_retries::TrimRetries;
 use crate::cache::value::Value;
 use crate::index::entry::{HashedKey, Version};
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::CurrentVersion;
 use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// The most bytes of a value that is returned from the cache when it was read from a file.
 const CACHED_RETURN_BYTES_MAX: usize = 4 << 10;
@@ -33,13 +33,17 @@ enum ReadPoint {
     At(u64),
 }
 
-impl View {
+impl StoreState {
     /// Hashes a key of a keyspace that exists.
     ///
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
-    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>, KeyRefusal> {
+    pub(crate) fn key<'a>(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &'a [u8],
+    ) -> Result<HashedKey<'a>, KeyRefusal> {
         refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
@@ -50,7 +54,7 @@ impl View {
 
     /// The newest accepted value.
     #[inline]
-    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub(crate) fn get(&self, keys: &KeyspaceKeys, key: &[u8]) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Newest)
     }
 
@@ -58,7 +62,7 @@ impl View {
     /// while others are under way.
     pub(crate) fn get_many<K: AsRef<[u8]>>(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         all: &[K],
     ) -> Result<Vec<Option<Value>>, ReadError> {
         let mut values = Vec::with_capacity(all.len());
@@ -132,14 +136,18 @@ impl View {
     }
 
     /// The newest durable value.
-    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub(crate) fn get_durable(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &[u8],
+    ) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         key: &[u8],
         seq: u64,
     ) -> Result<Option<Value>, ReadError> {
@@ -344,14 +352,14 @@ impl View {
     fn read_record(&self, key: &[u8], version: Version) -> Result<Payload, ReadError> {
         let place = RecordPlace {
             seq: Seq(version.seq),
-            position: Position(version.position),
+            position: Position(version.offset),
             len: put_len(key.len(), version.len as usize),
         };
         Ok(self.records().read_placed(place)?)
     }
 
     /// Whether the key exists.
-    pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool, ReadError> {
+    pub(crate) fn contains(&self, keys: &KeyspaceKeys, key: &[u8]) -> Result<bool, ReadError> {
         let key = self.key(keys, key)?;
         self.refuse_if_closing()?;
         let exists = self.find_newest(key).is_some();
@@ -392,7 +400,7 @@ mod tests {
         let mut payload = Vec::new();
         let change = Change::Put { value: b"value", moved: true };
         Record { keyspace: 2, key: b"key", change }.encode(&mut payload);
-        let version = Version { seq: 7, deleted: false, position: 0, len: 5 };
+        let version = Version { seq: 7, deleted: false, offset: 0, len: 5 };
         let value = |keyspace, key: &[u8], version| {
             decode_put(&payload, keyspace, key, version).ok().map(|(value, _)| value.to_vec())
         };

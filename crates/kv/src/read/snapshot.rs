@@ -12,7 +12,7 @@ use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 use crate::state::snapshots::SnapshotPin;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// A store as it was at one point in time, for reading.
 ///
@@ -22,19 +22,19 @@ use crate::state::view::View;
 /// every call returns [`ReadError::SnapshotExpired`]. Drop it when it is not needed any more.
 #[derive(Debug)]
 pub struct Snapshot {
-    view: Arc<View>,
+    state: Arc<StoreState>,
     pin: Arc<SnapshotPin>,
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.view.close_snapshot(&self.pin);
+        self.state.close_snapshot(&self.pin);
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(view: Arc<View>, pin: Arc<SnapshotPin>) -> Self {
-        Self { view, pin }
+    pub(crate) fn new(state: Arc<StoreState>, pin: Arc<SnapshotPin>) -> Self {
+        Self { state, pin }
     }
 
     /// Returns the position of the last write that it sees.
@@ -55,7 +55,7 @@ impl Snapshot {
     ) -> Result<Option<Value>, ReadError> {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
-        let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
+        let value = self.state.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
         value
     }
@@ -93,15 +93,15 @@ impl Snapshot {
         range: KeyRange,
     ) -> Result<SnapshotScan<'_>, ReadError> {
         self.check(keyspace)?;
-        let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
-        let known = view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq());
+        let (state, keys) = (Arc::clone(&self.state), Arc::clone(&keyspace.keys));
+        let known = state.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq());
         known.map_err(StoreError::Quarantined)?;
-        let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
+        let scan = Scan::new(state, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }
 
     fn check(&self, keyspace: &KeyspaceReader) -> Result<(), ReadError> {
-        if !Arc::ptr_eq(&self.view, &keyspace.view) {
+        if !Arc::ptr_eq(&self.state, &keyspace.state) {
             return Err(ReadError::AnotherStore);
         }
         refuse_if_forked()?;

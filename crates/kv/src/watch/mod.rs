@@ -13,7 +13,7 @@ use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::operation_errors::WatchError;
 use crate::base::options::COMPONENT;
 use crate::base::store_error::StoreError;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use changes::Changes;
 use keyspace_names::KeyspaceNames;
 
@@ -70,11 +70,11 @@ fn refuse_above(durable: Seq, position: Seq) -> Result<(), WatchError> {
 }
 
 impl Watch {
-    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self, WatchError> {
-        writer.view().refuse_if_closing()?;
+    pub(crate) fn from_store(writer: &StoreWriter, from: Seq) -> Result<Self, WatchError> {
+        writer.state().refuse_if_closing()?;
         refuse_above(writer.log.durable(), from)?;
         let stream = writer.log.stream(Start::After(from))?;
-        Ok(Self::new(stream, KeyspaceNames::from_store(writer.view().keyspaces().names()), from))
+        Ok(Self::new(stream, KeyspaceNames::from_store(writer.state().keyspaces().names()), from))
     }
 
     /// Watches the store whose log this is, from a position on. Takes no lock, so that it works

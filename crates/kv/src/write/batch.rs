@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::base::key_checks::{check_key, check_value};
 use crate::base::operation_errors::WriteError;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::record::{Change, HEADER_BYTES, Record};
 use crate::state::handle::Keyspace;
 
@@ -198,7 +198,7 @@ impl Batch {
         &self.conditions
     }
 
-    pub(super) fn keys(&self, keyspace: usize) -> &Keys {
+    pub(super) fn keys(&self, keyspace: usize) -> &KeyspaceKeys {
         &self.keyspaces[keyspace].reader.keys
     }
 

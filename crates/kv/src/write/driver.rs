@@ -1,8 +1,8 @@
 //! Runs writes: attempts under the lock of the log, until one is decided.
 //!
 //! A [`Write`] makes one attempt, and [`Attempts`] decides the step after it. Neither waits.
-//! [`Writer::run`] and [`Writer::run_async`] differ only in how they wait: for cleaning, and for
-//! room in the log.
+//! [`StoreWriter::run`] and [`StoreWriter::run_async`] differ only in how they wait: for cleaning,
+//! and for room in the log.
 
 use std::convert::Infallible;
 
@@ -11,7 +11,7 @@ use esker_log::component::{AppendRefusal, LockedAppender};
 use crate::base::operation_errors::WriteError;
 use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 
 /// The most attempts of one write. Only the conditions of a batch need more than two: other writers
 /// may change their keys each time.
@@ -28,17 +28,17 @@ pub(super) trait Write {
     fn is_throttled(&self) -> bool;
 
     /// Prepares an attempt, without a lock. May read from the disk.
-    fn prepare(&mut self, store: &Writer) -> Result<(), Self::Error>;
+    fn prepare(&mut self, store: &StoreWriter) -> Result<(), Self::Error>;
 
-    /// Takes the order locks of the keys, decides, and appends at most once.
+    /// Takes the write locks of the keys, decides, and appends at most once.
     fn attempt(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         log: &LockedAppender<'_>,
     ) -> Result<Result<AttemptOutcome<Self::Stale>, Self::Error>, AppendRefusal>;
 
     /// Does the work that a write leaves behind, without any lock.
-    fn finish(&self, store: &Writer);
+    fn finish(&self, store: &StoreWriter);
 }
 
 /// The outcome of an attempt that was not refused by the log.
@@ -121,7 +121,7 @@ impl Attempts {
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Runs a write. Blocks while cleaning is behind and while the log has no room.
     ///
     /// Inlined: with a call, a put takes a tenth longer.
@@ -142,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::run`], but waits as a pending future.
+    /// As [`StoreWriter::run`], but waits as a pending future.
     pub(super) async fn run_async<W: Write>(&self, mut write: W) -> Result<Ticket, W::Error> {
         self.admit()?;
         if write.is_throttled() {
@@ -165,7 +165,7 @@ impl Writer {
     #[inline]
     fn admit(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
-        Ok(self.view().health().check_invariants()?)
+        Ok(self.state().health().check_invariants()?)
     }
 
     /// Takes the step after an attempt. Returns the ticket of a write that is done; for one that
@@ -175,7 +175,7 @@ impl Writer {
         match step {
             Step::Finish(ticket) => {
                 // The record has its place. But no answer of an index that is wrong is right.
-                self.view().health().check_invariants()?;
+                self.state().health().check_invariants()?;
                 write.finish(self);
                 match ticket {
                     Some(ticket) => Ok(Some(Ticket(ticket))),

@@ -6,7 +6,7 @@ use crate::base::operation_errors::{ReadError, WriteError};
 use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::write::batch::{Batch, Condition, Expectation};
 use crate::write::driver::{AttemptOutcome, StaleConditions, Write};
 
@@ -26,7 +26,7 @@ struct BatchWrite<'a> {
     shards: Vec<u8>,
 }
 
-impl Writer {
+impl StoreWriter {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         self.run(BatchWrite::new(self, batch)?)
     }
@@ -36,19 +36,19 @@ impl Writer {
     }
 
     fn live(&self, key: HashedKey<'_>) -> Option<Version> {
-        let current = self.view().table().find(key);
+        let current = self.state().table().find(key);
         current.map(|current| current.version).filter(|version| !version.deleted)
     }
 }
 
 impl<'a> BatchWrite<'a> {
-    fn new(store: &Writer, batch: &'a Batch) -> Result<Self, WriteError> {
+    fn new(store: &StoreWriter, batch: &'a Batch) -> Result<Self, WriteError> {
         if let Some(first) = batch.keyspaces().first()
             && !std::ptr::eq(&*first.writer, store)
         {
             return Err(WriteError::AnotherStore);
         }
-        let hash = |keyspace, key| store.view().table().hash(batch.keys(keyspace).id, key);
+        let hash = |keyspace, key| store.state().table().hash(batch.keys(keyspace).id, key);
         let (entries, conditions) = (batch.entries().iter(), batch.conditions().iter());
         let payloads = entries.clone().map(|entry| batch.record(entry)).collect();
         let keys: Vec<_> = entries.map(|entry| hash(entry.keyspace, batch.key(entry))).collect();
@@ -61,10 +61,10 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Puts the values into the cache, once: not those of a batch whose conditions do not hold.
-    fn cache_values(&mut self, store: &Writer) {
+    fn cache_values(&mut self, store: &StoreWriter) {
         if self.cached.is_empty() {
             let Self { batch, cached, .. } = self;
-            let cache = store.view().cache();
+            let cache = store.state().cache();
             cached.extend(batch.entries().iter().map(|entry| match entry.deletes {
                 true => 0,
                 false => cache.insert(batch.value(entry)),
@@ -73,13 +73,13 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Checks the conditions without a lock, because values may have to be read from the disk.
-    fn check_conditions(&mut self, store: &Writer) -> Result<(), WriteError> {
+    fn check_conditions(&mut self, store: &StoreWriter) -> Result<(), WriteError> {
         self.versions.clear();
         let conditions = self.batch.conditions().iter().zip(&self.conditions).enumerate();
         for (n, (condition, key)) in conditions {
             let version = store.live(*key);
             if version.is_none() {
-                let known = store.view().gap().refuse_key(key.keyspace, key.key, u64::MAX);
+                let known = store.state().gap().refuse_key(key.keyspace, key.key, u64::MAX);
                 known.map_err(StoreError::Quarantined)?;
             }
             let holds = self.holds(store, condition, version);
@@ -95,7 +95,7 @@ impl<'a> BatchWrite<'a> {
     /// Whether a condition holds for this version of its key.
     fn holds(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         condition: &Condition,
         version: Option<Version>,
     ) -> Result<bool, ReadError> {
@@ -105,47 +105,47 @@ impl<'a> BatchWrite<'a> {
             Expectation::Value(Some(value)) => {
                 let keys = self.batch.keys(condition.keyspace);
                 version.is_some_and(|version| version.len as usize == value.len())
-                    && store.view().get(keys, &condition.key)?.is_some_and(|got| *got == **value)
+                    && store.state().get(keys, &condition.key)?.is_some_and(|got| *got == **value)
             }
         })
     }
 
-    /// Makes the entries the newest versions of their keys. The caller holds the order locks.
-    fn place(&self, store: &Writer, places: &[RecordPlace]) {
+    /// Makes the entries the newest versions of their keys. The caller holds the write locks.
+    fn place(&self, store: &StoreWriter, places: &[RecordPlace]) {
         let Self { batch, keys, cached, .. } = self;
-        let view = store.view();
+        let state = store.state();
         let entries = batch.entries();
         let each_once = places.len() == entries.len() && cached.len() == entries.len();
-        view.health().fail_unless(each_once, "every entry of a batch has a place in the log");
+        state.health().fail_unless(each_once, "every entry of a batch has a place in the log");
         for (((entry, key), cached), place) in entries.iter().zip(keys).zip(cached).zip(places) {
-            let (seq, position) = (place.seq.0, place.position.0);
+            let (seq, offset) = (place.seq.0, place.position.0);
             if entry.deletes {
-                view.gap().decide_key(key.keyspace, key.key, seq);
+                state.gap().decide_key(key.keyspace, key.key, seq);
             }
-            if entry.deletes && view.table().find(*key).is_none() {
+            if entry.deletes && state.table().find(*key).is_none() {
                 continue;
             }
             let len = batch.value(entry).len() as u32;
-            let version = Version { seq, deleted: entry.deletes, position, len };
+            let version = Version { seq, deleted: entry.deletes, offset, len };
             store.set(batch.keys(entry.keyspace), *key, version, *cached);
         }
     }
 }
 
 /// The error of reading the key of a condition.
-fn condition_error(store: &Writer, error: ReadError) -> WriteError {
+fn condition_error(store: &StoreWriter, error: ReadError) -> WriteError {
     match error {
         ReadError::KeyspaceDropped { name } => WriteError::KeyspaceDropped { name },
         ReadError::Trimmed(trimmed) => StoreError::Log(esker_log::Error::Trimmed(trimmed)).into(),
         ReadError::Store(error) => error.into(),
         ReadError::KeyTooLarge { .. } => {
-            store.view().health().fail("the keys of a batch are within the limit").into()
+            store.state().health().fail("the keys of a batch are within the limit").into()
         }
         ReadError::IndexFull => {
-            store.view().health().fail("reading a store adds nothing to its index").into()
+            store.state().health().fail("reading a store adds nothing to its index").into()
         }
         ReadError::AnotherStore | ReadError::SnapshotExpired => {
-            store.view().health().fail("a condition is not read at a point in time").into()
+            store.state().health().fail("a condition is not read at a point in time").into()
         }
     }
 }
@@ -158,7 +158,7 @@ impl Write for BatchWrite<'_> {
         true
     }
 
-    fn prepare(&mut self, store: &Writer) -> Result<(), WriteError> {
+    fn prepare(&mut self, store: &StoreWriter) -> Result<(), WriteError> {
         self.check_conditions(store)?;
         self.cache_values(store);
         Ok(())
@@ -166,11 +166,11 @@ impl Write for BatchWrite<'_> {
 
     fn attempt(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         log: &LockedAppender<'_>,
     ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteError>, AppendRefusal> {
         let Self { batch, keys, payloads, conditions, versions, shards, .. } = self;
-        let _orders = store.view().table().orders(shards);
+        let _write_locks = store.state().table().lock_writes_of(shards);
         let mut keyspaces = batch.keyspaces().iter();
         if let Some(dropped) = keyspaces.find(|keyspace| keyspace.reader.keys.is_dropped()) {
             return Ok(Err(WriteError::KeyspaceDropped { name: dropped.name().into() }));
@@ -187,7 +187,7 @@ impl Write for BatchWrite<'_> {
         Ok(Ok(AttemptOutcome::Written(ticket)))
     }
 
-    fn finish(&self, store: &Writer) {
+    fn finish(&self, store: &StoreWriter) {
         for keyspace in self.batch.keyspaces() {
             store.after_write(&keyspace.reader.keys);
         }
