@@ -1,7 +1,5 @@
 //! Deleting a range of keys.
 
-use std::convert::Infallible;
-
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
 
 use crate::base::key_checks::check_key;
@@ -58,9 +56,6 @@ impl<'a> RangeDelete<'a> {
 }
 
 impl Write for RangeDelete<'_> {
-    type Stale = Infallible;
-    type Error = WriteError;
-
     fn is_throttled(&self) -> bool {
         false
     }
@@ -75,16 +70,17 @@ impl Write for RangeDelete<'_> {
         &self,
         store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
+    ) -> Result<AttemptOutcome, AppendRefusal> {
         let Self { keys, range, ref payload } = *self;
         let state = store.state();
         // No writer waits for a range without keys.
         let _write_locks = (!range.is_empty()).then(|| state.table().lock_all_writes());
         if keys.is_dropped() {
-            return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
+            let name = keys.name().into();
+            return Ok(AttemptOutcome::Refused(WriteError::KeyspaceDropped { name }));
         }
         if range.is_empty() {
-            return Ok(Ok(AttemptOutcome::Written(None)));
+            return Ok(AttemptOutcome::Written(None));
         }
         let payload = payload.as_slice();
         let ticket = log.append(Purpose::Freeing, payload, |place| {
@@ -95,7 +91,7 @@ impl Write for RangeDelete<'_> {
             let each = |change| store.count_garbage(change);
             keys.delete_range(state.table(), low, high, version, state.horizon(), each);
         })?;
-        Ok(Ok(AttemptOutcome::Written(Some(ticket))))
+        Ok(AttemptOutcome::Written(Some(ticket)))
     }
 
     fn finish(&self, store: &StoreWriter) {

@@ -8,7 +8,7 @@ use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
 use crate::state::store_writer::StoreWriter;
 use crate::write::batch::{Batch, Condition, Expectation};
-use crate::write::driver::{AttemptOutcome, StaleConditions, Write};
+use crate::write::driver::{AttemptOutcome, Write};
 
 /// A batch, as the attempts to write it need it.
 #[derive(Debug)]
@@ -151,9 +151,6 @@ fn condition_error(store: &StoreWriter, error: ReadError) -> WriteError {
 }
 
 impl Write for BatchWrite<'_> {
-    type Stale = StaleConditions;
-    type Error = WriteError;
-
     fn is_throttled(&self) -> bool {
         true
     }
@@ -168,23 +165,24 @@ impl Write for BatchWrite<'_> {
         &self,
         store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteError>, AppendRefusal> {
+    ) -> Result<AttemptOutcome, AppendRefusal> {
         let Self { batch, keys, payloads, conditions, versions, shards, .. } = self;
         let _write_locks = store.state().table().lock_writes_of(shards);
         let mut keyspaces = batch.keyspaces().iter();
         if let Some(dropped) = keyspaces.find(|keyspace| keyspace.reader.keys.is_dropped()) {
-            return Ok(Err(WriteError::KeyspaceDropped { name: dropped.name().into() }));
+            let name = dropped.name().into();
+            return Ok(AttemptOutcome::Refused(WriteError::KeyspaceDropped { name }));
         }
         let puts = batch.entries().iter().zip(keys).filter(|(entry, _)| !entry.deletes);
         if puts.clone().next().is_some() && !store.has_room(puts.map(|(_, key)| *key)) {
-            return Ok(Ok(AttemptOutcome::IndexFull));
+            return Ok(AttemptOutcome::IndexFull);
         }
         debug_assert_eq!(conditions.len(), versions.len(), "each condition was found to hold");
         if conditions.iter().zip(versions).any(|(key, version)| store.live(*key) != *version) {
-            return Ok(Ok(AttemptOutcome::Stale(StaleConditions)));
+            return Ok(AttemptOutcome::Stale);
         }
         let ticket = log.append_atomic(payloads, |places| self.place(store, places))?;
-        Ok(Ok(AttemptOutcome::Written(ticket)))
+        Ok(AttemptOutcome::Written(ticket))
     }
 
     fn finish(&self, store: &StoreWriter) {

@@ -1,7 +1,5 @@
 //! Writing one key.
 
-use std::convert::Infallible;
-
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose, RecordPlace};
 
 use crate::base::key_checks::check_value;
@@ -106,9 +104,6 @@ impl<'a> KeyWrite<'a> {
 }
 
 impl Write for KeyWrite<'_> {
-    type Stale = Infallible;
-    type Error = WriteError;
-
     #[inline]
     fn is_throttled(&self) -> bool {
         !self.deletes()
@@ -133,21 +128,22 @@ impl Write for KeyWrite<'_> {
         &self,
         store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
+    ) -> Result<AttemptOutcome, AppendRefusal> {
         let Self { keys, key, ref payload, value, cached } = *self;
         let (state, deletes) = (store.state(), self.deletes());
         let _write_lock = state.table().lock_writes(key.shard);
         if keys.is_dropped() {
-            return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
+            let name = keys.name().into();
+            return Ok(AttemptOutcome::Refused(WriteError::KeyspaceDropped { name }));
         }
         if !deletes && !store.has_room(std::iter::once(key)) {
-            return Ok(Ok(AttemptOutcome::IndexFull));
+            return Ok(AttemptOutcome::IndexFull);
         }
         let exists = || state.table().find(key).is_some_and(|current| !current.version.deleted);
         let mut has_entry = true;
         if deletes && !exists() {
             if state.gap().refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
-                return Ok(Ok(AttemptOutcome::Written(None)));
+                return Ok(AttemptOutcome::Written(None));
             }
             // The key may exist without one: records were quarantined.
             has_entry = false;
@@ -167,7 +163,7 @@ impl Write for KeyWrite<'_> {
         let payload = payload.as_slice();
         let purpose = if deletes { Purpose::Freeing } else { Purpose::Ordinary };
         let ticket = log.append(purpose, payload, placed)?;
-        Ok(Ok(AttemptOutcome::Written(Some(ticket))))
+        Ok(AttemptOutcome::Written(Some(ticket)))
     }
 
     #[inline]
