@@ -88,15 +88,16 @@ impl<'a> Replay<'a> {
             }
             _ => Start::Oldest,
         };
-        let before = match start {
-            Start::After(seq) => seq,
-            _ => Seq(self.log.oldest().0.saturating_sub(1)),
-        };
-        let mut replayed = ReplayEnd { stream: self.log.stream(start)?, last: before, records: 0 };
-        // The end is read after the stream has begun. So everything is durable there that replaces
-        // what is missing before the stream; see `backup`.
+        let stream = self.log.stream(start)?;
+        // Read after the stream has begun. So everything is durable at the end that replaces what
+        // is missing before the stream; see `backup`.
         self.log.refresh()?;
-        let end = self.log.end();
+        let (oldest, end) = (self.log.oldest(), self.log.end());
+        let last = match start {
+            Start::After(seq) => seq,
+            _ => Seq(oldest.0.saturating_sub(1)),
+        };
+        let mut replayed = ReplayEnd { stream, last, records: 0 };
         loop {
             let batch = match replayed.stream.try_next() {
                 Ok(Some(batch)) => batch,
@@ -117,7 +118,7 @@ impl<'a> Replay<'a> {
         if replayed.last < end {
             return Err(esker_log::Error::NotFound { seq: end }.into());
         }
-        if let Some(before) = range_before(self.log.oldest())
+        if let Some(before) = range_before(oldest)
             && !self.gap.is_some()
             && self.log.was_repaired()?
         {
