@@ -120,14 +120,18 @@ impl Failure {
 
     /// Creates a failure from an error of the store in `dir`.
     pub fn from_kv(error: impl Into<esker_kv::Error>, dir: &Path) -> Self {
-        use esker_kv::Error;
+        use esker_kv::{Error, StoreError};
         let error: &Error = &error.into();
+        if let Error::Store(cause) = error
+            && let Some(cause) = cause.to_log_error()
+        {
+            return Failure::from_log_of_store(&cause, dir);
+        }
         match error {
-            Error::Log(cause) => Failure::from_log_of_store(cause, dir),
-            Error::CorruptedRecord(_) => {
+            Error::Store(StoreError::CorruptedRecord(_)) => {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
-            Error::Quarantined(_) => {
+            Error::Store(StoreError::Quarantined(_)) => {
                 let command = "`esker kv export --all-keyspaces --skip-corrupt`";
                 let message = format!("{}: {error} with {command}", dir.display());
                 Self { status: Status::Corrupt, message }
@@ -302,7 +306,7 @@ mod tests {
         };
         let dir = Path::new("d");
         for failure in [
-            Failure::from_kv(esker_kv::Error::Log(denied()), dir),
+            Failure::from_kv(esker_kv::StoreError::Log(denied()), dir),
             Failure::from_consensus(StorageError::Log(denied()), dir),
         ] {
             let message = failure.message;
@@ -315,7 +319,8 @@ mod tests {
     /// The library names no command.
     #[test]
     fn quarantined_records_of_a_store_are_followed_by_the_command_that_saves_the_rest() {
-        let error = esker_kv::Error::Quarantined(SeqRange { from: 1.into(), to: 2.into() });
+        let range = SeqRange { from: 1.into(), to: 2.into() };
+        let error = esker_kv::StoreError::Quarantined(range);
         let failure = Failure::from_kv(error.clone(), Path::new("d"));
         let command = "export what is left with `esker kv export --all-keyspaces --skip-corrupt`";
         assert!(failure.message.ends_with(command), "{}", failure.message);

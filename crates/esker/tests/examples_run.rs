@@ -3,20 +3,23 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "kv")]
+#[path = "../examples/account_events.rs"]
+mod account_events;
 #[path = "../examples/append.rs"]
 mod append;
 #[path = "../examples/durable_queue.rs"]
 mod durable_queue;
 #[path = "../examples/event_sourced.rs"]
 mod event_sourced;
-#[cfg(feature = "kv")]
-#[path = "../examples/minimal_lsm.rs"]
-mod minimal_lsm;
 #[cfg(feature = "consensus")]
 #[path = "../examples/replicated_log.rs"]
 mod replicated_log;
 #[path = "../examples/ring.rs"]
 mod ring;
+#[cfg(feature = "kv")]
+#[path = "../examples/sessions.rs"]
+mod sessions;
 #[path = "../examples/tail.rs"]
 mod tail;
 
@@ -82,16 +85,48 @@ fn a_later_proposer_finds_the_chosen_value() {
     assert_eq!((&*first, &*second), (&b"the first proposal"[..], &b"the first proposal"[..]));
 }
 
-/// The demo runs to its end in every mode.
+/// A balance has each event once, also where the last run had applied some of them.
 #[cfg(feature = "kv")]
 #[test]
-fn minimal_lsm_measures_three_policies() {
+fn balances_follow_the_events_of_accounts() {
     let dir = tempfile::tempdir().unwrap();
-    let measured = minimal_lsm::run(dir.path()).unwrap();
-    let policies: Vec<_> = measured.iter().map(|mode| format!("{:?}", mode.policy)).collect();
-    assert_eq!(policies, ["Always", "Batch(100)", "Periodic(10ms)"]);
-    for mode in measured {
-        assert!(mode.recovered == 1000 && mode.per_s > 0.0, "{mode:?}");
-        assert!((mode.per_s * mode.time.as_secs_f64() - 1000.0).abs() < 0.01, "{mode:?}");
+    let (of_events, of_balances) = (dir.path().join("events"), dir.path().join("balances"));
+    for round in 0..3 {
+        let events = account_events::Events::open(&of_events).unwrap();
+        let mut balances = account_events::Balances::open(&of_balances, &events).unwrap();
+        assert_eq!(balances.balance("ada").unwrap(), 70 * i64::from(round));
+        assert_eq!(events.count("ada").unwrap(), 2 * round);
+        assert!(events.add("ada", 2 * round, 100).unwrap());
+        assert!(!events.add("ada", 2 * round, 100).unwrap(), "another caller was faster");
+        balances.follow().unwrap();
+        assert!(events.add("ada", 2 * round + 1, -30).unwrap());
+        assert!(events.add("grace", round, 5).unwrap());
+        balances.follow().unwrap();
+        balances.follow().unwrap();
     }
+    let events = account_events::Events::open(&of_events).unwrap();
+    let balances = account_events::Balances::open(&of_balances, &events).unwrap();
+    assert_eq!((balances.balance("ada").unwrap(), balances.balance("grace").unwrap()), (210, 15));
+}
+
+#[cfg(feature = "kv")]
+#[test]
+fn sessions_expire_unless_they_got_another_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("store");
+    {
+        let sessions = sessions::Sessions::open(&dir).unwrap();
+        sessions.put("one", "ada", 10).unwrap();
+        sessions.put("two", "grace", 10).unwrap();
+        sessions.put("three", "mary", 11).unwrap();
+        sessions.put("two", "grace", 20).unwrap();
+        assert_eq!(sessions.user("one", 9).unwrap().as_deref(), Some("ada"));
+        assert_eq!(sessions.user("one", 10).unwrap(), None);
+    }
+    let sessions = sessions::Sessions::open(&dir).unwrap();
+    assert_eq!(sessions.expire(9).unwrap(), 0);
+    assert_eq!((sessions.expire(10).unwrap(), sessions.count()), (1, 2));
+    assert_eq!(sessions.user("two", 10).unwrap().as_deref(), Some("grace"));
+    assert_eq!(sessions.user("three", 10).unwrap().as_deref(), Some("mary"));
+    assert_eq!((sessions.expire(20).unwrap(), sessions.count()), (2, 0));
 }

@@ -20,6 +20,16 @@
 //! when its [`Ticket`] resolves. After any crash, every durable write is recovered, every recovered
 //! write was accepted, and the recovered writes are a prefix of the accepted ones.
 //!
+//! # Errors
+//!
+//! Each kind of call has an error of its own, with what can happen there: [`OpenError`],
+//! [`ReadError`], [`WriteError`], [`KeyspaceError`], [`WatchError`] and [`BackupError`]. Match it
+//! without a wildcard. Its variant `Store` has what every call can meet, such as a closed store or
+//! a full disk: [`StoreError`], which is also the error of tickets. All of them become [`Error`] by
+//! `?`.
+//!
+//! # Limits
+//!
 //! Keys must fit in memory; values need not. There are no transactions over several reads and
 //! writes beyond a [`Batch`] with conditions, and values are not compressed.
 
@@ -46,8 +56,7 @@ pub use backup::{UNFINISHED_BACKUP, backup_log};
 pub use base::corrupted_record::CorruptedRecord;
 pub use base::error::{Error, Result};
 pub use base::operation_errors::{
-    BackupError, BatchError, CheckError, CompactError, KeyspaceError, OpenError, ReadError,
-    RefreshError, SnapshotError, WaitError, WatchError, WriteBatchError, WriteError,
+    BackupError, KeyspaceError, OpenError, ReadError, WatchError, WriteError,
 };
 pub use base::options::{COMPONENT, Options, StoreBuilder};
 pub use base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};

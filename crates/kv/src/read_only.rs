@@ -9,7 +9,7 @@ use esker_disk::process;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
-use crate::base::operation_errors::{OpenError, RefreshError};
+use crate::base::operation_errors::{OpenError, ReadError};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
 use crate::base::store_error::StoreError;
@@ -17,7 +17,7 @@ use crate::durability::open::{self, OpeningStats, ReadOnlyState};
 use crate::health::FailOnPanic;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::KeyspaceReader;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// The time between two checks of a thread that follows a log whether its store is gone.
 const FOLLOW_WAIT: Duration = Duration::from_millis(500);
@@ -41,8 +41,8 @@ const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
 /// # Snapshots
 /// A snapshot cannot hold up the cleaning of another process. When the writer dropped a value that
 /// a snapshot or scan reads and that was overwritten since, the call returns
-/// [`SnapshotError::Expired`](crate::SnapshotError::Expired). When it dropped records before they
-/// were applied here, all snapshots expire.
+/// [`ReadError::SnapshotExpired`]. When it dropped records before they were applied here, all
+/// snapshots expire.
 ///
 /// # Examples
 /// ```
@@ -71,7 +71,7 @@ pub struct ReadOnlyStore {
 #[derive(Debug)]
 struct Reader {
     log: ReadOnlyLog,
-    view: Arc<View>,
+    state: Arc<StoreState>,
     options: ReadOnlyOptions,
     opening: OpeningStats,
     /// The thread that follows the log, if there is one.
@@ -83,7 +83,7 @@ impl Reader {
         if process::is_forked() {
             return;
         }
-        self.view.close();
+        self.state.close();
         self.log.close();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
@@ -100,7 +100,7 @@ impl Drop for Reader {
         self.close();
         if process::is_forked() {
             // Another thread may have been changing what this would free.
-            std::mem::forget(Arc::clone(&self.view));
+            std::mem::forget(Arc::clone(&self.state));
         }
     }
 }
@@ -110,23 +110,23 @@ impl ReadOnlyStoreBuilder {
     /// after.
     ///
     /// # Errors
-    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::NotALog`] for a
-    /// directory that is empty or does not exist, [`esker_log::Error::WrongComponent`] for one that
-    /// holds something else, [`esker_log::Error::Corrupted`].
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`StoreError::Corrupted`]; and in
+    /// [`StoreError::Log`], [`esker_log::Error::NotALog`] for a directory that is empty or does not
+    /// exist, and [`esker_log::Error::WrongComponent`] for one that holds something else.
     pub fn open(self) -> Result<ReadOnlyStore, OpenError> {
         let Self { dir, options } = self;
         let opened = open::open_read_only(dir, &options)?;
-        let ReadOnlyState { log, view, opening } = opened;
+        let ReadOnlyState { log, state, opening } = opened;
         let follow = options.follow;
-        let reader = Reader { log, view, options, opening, thread: Mutex::default() };
+        let reader = Reader { log, state, options, opening, thread: Mutex::default() };
         if follow {
-            let (log, view) = (reader.log.clone(), Arc::downgrade(&reader.view));
+            let (log, state) = (reader.log.clone(), Arc::downgrade(&reader.state));
             let builder = std::thread::Builder::new().name("esker-kv-follow".into());
             let invariant = "the thread that follows a log does not panic";
-            let fail_on_panic = FailOnPanic::new(reader.view.health(), invariant);
+            let fail_on_panic = FailOnPanic::new(reader.state.health(), invariant);
             let thread = builder.spawn(move || {
                 let _fail_on_panic = fail_on_panic;
-                follow_log(&log, &view);
+                follow_log(&log, &state);
             });
             let thread = thread.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
             *reader.thread.lock() = Some(thread);
@@ -136,26 +136,26 @@ impl ReadOnlyStoreBuilder {
 }
 
 /// Refreshes the store when more is durable, until it is closed.
-fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
+fn follow_log(log: &ReadOnlyLog, state: &Weak<StoreState>) {
     let mut stream = None;
     loop {
         let more = match &mut stream {
             None => log.stream(Start::Tip).map(|tip| stream = Some(tip)),
             Some(tip) => tip.blocking_next_timeout(FOLLOW_WAIT).map(drop),
         };
-        let Some(view) = view.upgrade() else { return };
+        let Some(state) = state.upgrade() else { return };
         let outcome = match more {
-            Ok(()) => view.refresh(),
+            Ok(()) => state.refresh().map_err(ReadError::from),
             Err(esker_log::ReadError::Timeout) => continue,
             Err(error) => Err(error.into()),
         };
         match outcome {
             Ok(()) => {}
-            Err(RefreshError::Store(error)) if error.ends_store() => return,
+            Err(ReadError::Store(error)) if error.ends_store() => return,
             Err(error) => {
                 tracing::warn!(%error, "failed to follow the log of a store");
                 stream = None;
-                drop(view);
+                drop(state);
                 std::thread::sleep(FOLLOW_PAUSE);
             }
         }
@@ -185,30 +185,31 @@ impl ReadOnlyStore {
     /// it reads what was written since the last call.
     ///
     /// # Errors
-    /// [`RefreshError`]. What was visible before stays visible.
-    pub fn refresh(&self) -> Result<Seq, RefreshError> {
-        self.reader.view.refresh()?;
+    /// [`ReadError`]: [`ReadError::Trimmed`], [`ReadError::IndexFull`], [`ReadError::Store`]. What
+    /// was visible before stays visible.
+    pub fn refresh(&self) -> Result<Seq, ReadError> {
+        self.reader.state.refresh()?;
         Ok(self.position())
     }
 
     /// Returns the position of the last write that is visible. No I/O.
     pub fn position(&self) -> Seq {
-        Seq(self.reader.view.durable())
+        Seq(self.reader.state.durable())
     }
 
     /// Returns the default keyspace. It always exists.
     pub fn keyspace(&self) -> KeyspaceReader {
-        self.reader.view.reader(self.reader.view.keyspaces().default_keys())
+        self.reader.state.reader(self.reader.state.keyspaces().default_keys())
     }
 
     /// Returns the keyspace with this name; `None` if there is none.
     pub fn find_keyspace(&self, name: &str) -> Option<KeyspaceReader> {
-        self.reader.view.keyspaces().find(name).map(|keys| self.reader.view.reader(&keys))
+        self.reader.state.keyspaces().find(name).map(|keys| self.reader.state.reader(&keys))
     }
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.reader.view.keyspaces().all().iter().map(|keys| keys.name().into()).collect()
+        self.reader.state.keyspaces().all().iter().map(|keys| keys.name().into()).collect()
     }
 
     /// Returns the store as it is visible now. It stays so while the store is refreshed.
@@ -216,32 +217,32 @@ impl ReadOnlyStore {
     /// # Errors
     /// [`StoreError`].
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let view = &self.reader.view;
-        view.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
+        let state = &self.reader.state;
+        state.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(state), state.pin_newest()))
     }
 
     /// As [`Store::quarantined`](crate::Store::quarantined), as of the opening. Empty with
     /// [`ReadOnlyOptions::skip_quarantined`].
     pub fn quarantined(&self) -> Vec<SeqRange> {
-        self.reader.view.gap().ranges().to_vec()
+        self.reader.state.gap().ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> ReadOnlyStats {
-        let Reader { log, view, opening, .. } = &*self.reader;
-        let keyspaces = view.keyspaces().all();
+        let Reader { log, state, opening, .. } = &*self.reader;
+        let keyspaces = state.keyspaces().all();
         ReadOnlyStats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
-            index_bytes: view.table().bytes()
+            index_bytes: state.table().bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
-            cache_bytes: view.cache().memory(),
-            history_bytes: view.history_bytes(),
+            cache_bytes: state.cache().memory(),
+            history_bytes: state.history_bytes(),
             disk_bytes: log.storage().metadata().disk_bytes,
             checkpoint_bytes: opening.checkpoint_bytes,
             checkpoint_corrupt: opening.checkpoint_corrupt,
             replayed: opening.replayed,
-            snapshots: view.snapshots().len(),
+            snapshots: state.snapshots().len(),
         }
     }
 
@@ -255,10 +256,11 @@ impl ReadOnlyStore {
     /// [`ReadOnlyStore::stats`] exceeds it by is overwritten, deleted, or padding. Walks the whole
     /// index.
     pub fn live_bytes(&self) -> u64 {
-        let (view, mut bytes) = (&self.reader.view, 0);
-        view.table()
+        let (state, mut bytes) = (&self.reader.state, 0);
+        state
+            .table()
             .arena()
-            .for_each(|id, version| bytes += view.live_bytes(id, version).unwrap_or(0));
+            .for_each(|id, version| bytes += state.live_bytes(id, version).unwrap_or(0));
         bytes
     }
 

@@ -7,7 +7,7 @@ use esker_log::reclaim::Reclaimed;
 use esker_log::{Seq, SeqRange};
 
 use crate::base::operation_errors::{
-    BackupError, CompactError, KeyspaceError, OpenError, WatchError, WriteBatchError,
+    BackupError, KeyspaceError, OpenError, WatchError, WriteError,
 };
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
@@ -17,7 +17,7 @@ use crate::durability::checkpoint::DumpPace;
 use crate::durability::open;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::watch::Watch;
 use crate::write::batch::Batch;
 
@@ -28,13 +28,13 @@ use crate::write::batch::Batch;
 /// they return [`StoreError::Closed`].
 #[derive(Debug, Clone)]
 pub struct Store {
-    writer: Arc<Writer>,
+    writer: Arc<StoreWriter>,
     close_on_drop: Arc<CloseOnDrop>,
 }
 
 /// Closes a store when its last handle is dropped.
 #[derive(Debug)]
-struct CloseOnDrop(Arc<Writer>);
+struct CloseOnDrop(Arc<StoreWriter>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -44,7 +44,7 @@ impl Drop for CloseOnDrop {
             Err(StoreError::Closed | StoreError::Internal { .. }) => {}
             // Another thread may have been changing what this would free.
             Err(StoreError::Forked) => std::mem::forget(Arc::clone(&self.0)),
-            Err(error @ StoreError::Log(_)) => tracing::warn!(%error, "failed to close a store"),
+            Err(error) => tracing::warn!(%error, "failed to close a store"),
         }
     }
 }
@@ -56,9 +56,9 @@ impl StoreBuilder {
     /// Blocks: it reads the log.
     ///
     /// # Errors
-    /// [`OpenError`]. In [`OpenError::Store`], for example [`esker_log::Error::Locked`] when
-    /// another process has it open, [`esker_log::Error::WrongComponent`] for a directory that holds
-    /// something else, [`esker_log::Error::Corrupted`].
+    /// [`OpenError`]. In [`OpenError::Store`], for example [`StoreError::Corrupted`]; and in
+    /// [`StoreError::Log`], [`esker_log::Error::Locked`] when another process has it open, and
+    /// [`esker_log::Error::WrongComponent`] for a directory that holds something else.
     pub fn open(self) -> Result<Store, OpenError> {
         let Self { dir, options } = self;
         Ok(Store::new(open::open(dir, options)?))
@@ -66,7 +66,7 @@ impl StoreBuilder {
 }
 
 impl Store {
-    fn new(writer: Arc<Writer>) -> Self {
+    fn new(writer: Arc<StoreWriter>) -> Self {
         let close_on_drop = Arc::new(CloseOnDrop(Arc::clone(&writer)));
         Self { writer, close_on_drop }
     }
@@ -106,12 +106,12 @@ impl Store {
 
     /// Returns the default keyspace. It always exists.
     pub fn keyspace(&self) -> Keyspace {
-        self.writer.handle(self.writer.view().keyspaces().default_keys())
+        self.writer.handle(self.writer.state().keyspaces().default_keys())
     }
 
     /// Returns the keyspace with this name; `None` if there is none.
     pub fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
-        let keys = self.writer.view().keyspaces().find(name);
+        let keys = self.writer.state().keyspaces().find(name);
         keys.map(|keys| self.writer.handle(&keys))
     }
 
@@ -122,7 +122,7 @@ impl Store {
     /// A keyspace that is created is durable when this returns.
     ///
     /// # Errors
-    /// [`KeyspaceError`]; [`KeyspaceError::Quarantined`] if a keyspace of this name may exist, see
+    /// [`KeyspaceError`]; [`StoreError::Quarantined`] if a keyspace of this name may exist, see
     /// [`Store::quarantined`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace, KeyspaceError> {
         let keys = self.cleaned_if_full(self.writer.create_keyspace(name))?;
@@ -137,7 +137,7 @@ impl Store {
     /// The drop is durable when this returns.
     ///
     /// # Errors
-    /// [`KeyspaceError::NotFound`], [`KeyspaceError::DefaultKeyspace`],
+    /// [`KeyspaceError::KeyspaceNotFound`], [`KeyspaceError::DefaultKeyspace`],
     /// [`KeyspaceError::Store`].
     pub fn drop_keyspace(&self, name: &str) -> Result<(), KeyspaceError> {
         self.cleaned_if_full(self.writer.drop_keyspace(name))?;
@@ -156,7 +156,7 @@ impl Store {
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        let keyspaces = self.writer.view().keyspaces().all();
+        let keyspaces = self.writer.state().keyspaces().all();
         keyspaces.iter().map(|keys| keys.name().into()).collect()
     }
 
@@ -167,10 +167,10 @@ impl Store {
     /// commit it earlier.
     ///
     /// # Errors
-    /// [`WriteBatchError`]. Nothing was written then.
-    pub fn write(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    /// [`WriteError`]. Nothing was written then.
+    pub fn write(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         let ticket = self.writer.write_batch(batch);
-        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
@@ -179,10 +179,10 @@ impl Store {
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.
     ///
     /// # Errors
-    /// [`WriteBatchError`], as [`Store::write`].
-    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    /// [`WriteError`], as [`Store::write`].
+    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         let ticket = self.writer.write_batch_async(batch).await;
-        self.writer.clean_after(ticket, WriteBatchError::is_no_space)
+        self.writer.clean_after(ticket, WriteError::is_no_space)
     }
 
     /// Returns the store as it is now, for reading.
@@ -190,9 +190,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let view = self.writer.view();
-        view.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
+        let state = self.writer.state();
+        state.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(state), state.pin_newest()))
     }
 
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
@@ -200,9 +200,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn durable_snapshot(&self) -> Result<Snapshot, StoreError> {
-        let view = self.writer.view();
-        view.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(view), view.pin_durable()))
+        let state = self.writer.state();
+        state.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(state), state.pin_durable()))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -210,7 +210,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub fn barrier(&self) -> Result<Ticket, StoreError> {
-        self.writer.view().health().check_invariants()?;
+        self.writer.state().health().check_invariants()?;
         Ok(Ticket(self.writer.log.barrier()?))
     }
 
@@ -272,7 +272,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn wait_durable(&self, seq: Seq) -> Result<(), StoreError> {
-        self.writer.view().health().check_invariants()?;
+        self.writer.state().health().check_invariants()?;
         Ok(self.writer.log.wait_durable(seq).await?)
     }
 
@@ -322,9 +322,10 @@ impl Store {
     ///
     /// # Errors
     /// [`BackupError`]. In [`BackupError::Store`], for example [`StoreError::Closed`] when the
-    /// store is closed meanwhile, and [`esker_log::Error::NoSpace`] when there is no room for the
-    /// copy. The store is not affected, and the files of the copy are removed.
-    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
+    /// store is closed meanwhile, [`StoreError::NoSpace`] when there is no room for the copy, and
+    /// [`StoreError::Quarantined`] for a store over a gap. The store is not affected, and the files
+    /// of the copy are removed. [`esker_log::Error::Busy`] where a waker calls it on a thread that
+    /// cleans.
     ///
     /// # Examples
     /// ```
@@ -355,10 +356,10 @@ impl Store {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`CompactError`]. In [`CompactError::Store`], [`StoreError::Closed`] also when the store is
-    /// closed meanwhile, and [`esker_log::Error::NoSpace`] only if nothing could be freed;
-    /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
-    pub fn compact(&self) -> Result<Reclaimed, CompactError> {
+    /// [`StoreError`]: [`StoreError::Closed`] also when the store is closed meanwhile,
+    /// [`StoreError::NoSpace`] only if nothing could be freed, [`StoreError::Quarantined`] for a
+    /// store over a gap; [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans.
+    pub fn compact(&self) -> Result<Reclaimed, StoreError> {
         self.writer.compact()
     }
 
@@ -374,11 +375,11 @@ impl Store {
     /// Durable when it returns, and everything accepted before it, too.
     ///
     /// # Errors
-    /// [`StoreError`], for example with [`esker_log::Error::NoSpace`], or
+    /// [`StoreError`], for example [`StoreError::NoSpace`], or
     /// [`esker_log::Error::Busy`] where a waker calls it on a thread that cleans or writes a
     /// checkpoint. The store stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool, StoreError> {
-        self.writer.view().refuse_if_closing()?;
+        self.writer.state().refuse_if_closing()?;
         self.writer.write_checkpoint(DumpPace::Whole)
     }
 
@@ -386,32 +387,32 @@ impl Store {
     /// corruption.
     ///
     /// A key that has no record after the last of them is unknown: reading it returns
-    /// [`ReadError::Quarantined`](crate::ReadError::Quarantined) until it is put or deleted. So do,
-    /// each with its own error, a scan of a range in which a key may be unknown;
+    /// [`StoreError::Quarantined`] until it is put or deleted. So do a scan of a range in which a
+    /// key may be unknown;
     /// [`Store::create_keyspace`] for a name that is not known to be free, which
     /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
     /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.
     pub fn quarantined(&self) -> Vec<SeqRange> {
-        self.writer.view().gap().ranges().to_vec()
+        self.writer.state().gap().ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> Stats {
-        let (view, cleaning) = (self.writer.view(), self.writer.cleaning());
-        let keyspaces = view.keyspaces().all();
+        let (state, cleaning) = (self.writer.state(), self.writer.cleaning());
+        let keyspaces = state.keyspaces().all();
         let metadata = self.writer.log.storage().metadata();
         let (throttled, throttled_time) = cleaning.throttle().counts();
         Stats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
-            index_bytes: view.table().bytes()
+            index_bytes: state.table().bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
-            cache_bytes: view.cache().memory(),
+            cache_bytes: state.cache().memory(),
             disk_bytes: metadata.disk_bytes,
             checkpoint_bytes: self.writer.last_checkpoint().bytes,
             replayed: self.writer.replayed(),
             throttled,
             throttled_time,
-            snapshots: view.snapshots().len(),
+            snapshots: state.snapshots().len(),
             reclaimed: cleaning.reclaimed(),
             log: self.writer.log.stats(),
         }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 #[track_caller]
 fn forked<T>(what: &str, outcome: Result<T, impl Into<Error>>) {
     match outcome.err().map(Into::into) {
-        Some(Error::Forked) => {}
+        Some(Error::Store(StoreError::Forked)) => {}
         other => panic!("{what}: {other:?}"),
     }
 }

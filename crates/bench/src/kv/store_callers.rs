@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_kv::{Batch, CorruptedRecord, Error, Keyspace, Policy, Result, Store};
+use esker_kv::{Batch, CorruptedRecord, Error, Keyspace, Policy, Result, Store, StoreError};
 
 use super::entry::{Entries, Sequence};
 use super::run_length::Until;
@@ -181,7 +181,7 @@ impl Caller {
             None if self.work.what == Operation::Mixed => Ok(()),
             _ => {
                 let what = "it is not the value put";
-                Err(Error::CorruptedRecord(CorruptedRecord { seq: 0.into(), what }))
+                Err(StoreError::CorruptedRecord(CorruptedRecord { seq: 0.into(), what }).into())
             }
         }
     }

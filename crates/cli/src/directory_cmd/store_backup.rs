@@ -26,9 +26,7 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
         BackupError::Store(StoreError::Closed) => {
             command.ended_by_signal(interrupted.load(SeqCst))
         }
-        BackupError::Store(StoreError::Log(esker_log::Error::NoSpace { cause, .. })) => {
-            no_space_for_copy(&cause, to)
-        }
+        BackupError::Store(StoreError::NoSpace { cause, .. }) => no_space_for_copy(&cause, to),
         BackupError::Trimmed(_) => Failure::failed(format!(
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()
@@ -37,9 +35,7 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
             command.unfinished(to, " of a key-value store")
         }
         BackupError::NotEmpty { .. } => Failure::failed(error.to_string()),
-        BackupError::InvalidOption(_) | BackupError::Quarantined(_) | BackupError::Store(_) => {
-            Failure::from_kv(error, dir)
-        }
+        BackupError::InvalidOption(_) | BackupError::Store(_) => Failure::from_kv(error, dir),
     })?;
     if as_json {
         let copied = json!({ "component": Component::Kv, "position": position.0 });

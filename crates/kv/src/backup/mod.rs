@@ -31,10 +31,11 @@ use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq}
 
 use crate::base::operation_errors::BackupError;
 use crate::base::options::{COMPONENT, StoreBuilder};
+use crate::base::store_error::StoreError;
 use crate::base::trim_retries::TrimRetries;
 use crate::record::{Change, Record};
 use crate::state::keyspaces::DEFAULT_ID;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use source::Source;
 
 /// The component of a backup that is not complete.
@@ -71,11 +72,11 @@ pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq, BackupErro
     backup(&mut source::LogReader(log), &to)
 }
 
-impl Writer {
+impl StoreWriter {
     /// Copies everything that was accepted before this call, and maybe more.
     pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq, BackupError> {
-        self.view().refuse_if_closing()?;
-        self.view().gap().refuse().map_err(BackupError::Quarantined)?;
+        self.state().refuse_if_closing()?;
+        self.state().gap().refuse().map_err(StoreError::Quarantined)?;
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
         options.log.must_exist = false;

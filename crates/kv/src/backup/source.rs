@@ -4,8 +4,9 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::ReentrantMutexGuard;
 
 use crate::base::operation_errors::BackupError;
+use crate::base::store_error::StoreError;
 use crate::state::gap::range_before;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 
 /// The records that are left, for a backup.
 pub(super) struct RecordsLeft {
@@ -36,13 +37,13 @@ pub(super) trait Source {
 
 /// A store that is open in this process.
 pub(super) struct OpenStore<'a> {
-    writer: &'a Writer,
+    writer: &'a StoreWriter,
     /// The lock that keeps cleaning from beginning a pass.
     pass: Option<ReentrantMutexGuard<'a, ()>>,
 }
 
 impl<'a> OpenStore<'a> {
-    pub(super) fn new(writer: &'a Writer) -> Self {
+    pub(super) fn new(writer: &'a StoreWriter) -> Self {
         Self { writer, pass: None }
     }
 }
@@ -63,7 +64,7 @@ impl Source for OpenStore<'_> {
     }
 
     fn refuse_if_closed(&self) -> Result<(), BackupError> {
-        Ok(self.writer.view().refuse_if_closing()?)
+        Ok(self.writer.state().refuse_if_closing()?)
     }
 }
 
@@ -84,7 +85,7 @@ impl Source for LogReader<'_> {
         if let Some(before) = range_before(self.0.oldest())
             && self.0.storage().was_repaired()?
         {
-            return Err(BackupError::Quarantined(before));
+            return Err(StoreError::Quarantined(before).into());
         }
         Ok(RecordsLeft { stream, oldest, end: self.0.durable() })
     }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use esker_log::{InvalidOption, Seq, SeqRange, Trimmed};
+use esker_log::{InvalidOption, Seq, Trimmed};
 
-use crate::base::corrupted_record::CorruptedRecord;
+use crate::base::store_error::StoreError;
 use crate::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 
 /// The result of any operation on a store.
@@ -15,7 +15,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// Each operation has a smaller error, with what can happen there, and all of these convert to this
 /// one: [`OpenError`](crate::OpenError), [`ReadError`](crate::ReadError),
-/// [`WriteError`](crate::WriteError) and others.
+/// [`WriteError`](crate::WriteError), [`KeyspaceError`](crate::KeyspaceError),
+/// [`WatchError`](crate::WatchError) and [`BackupError`](crate::BackupError). What every operation
+/// can meet is a [`StoreError`].
 ///
 /// The message says what failed and what to do about it. It does not repeat the cause, which is in
 /// [`source`](std::error::Error::source).
@@ -86,28 +88,11 @@ pub enum Error {
     /// stores. Memory of a deleted key is used again for keys of the same length, in steps of
     /// eight bytes, once the delete is durable and no snapshot reads the key.
     IndexFull,
-    /// A record has a valid checksum, but its content is not valid. Nothing was changed.
-    CorruptedRecord(CorruptedRecord),
-    /// Records of the store were corrupt and are quarantined, and the answer may be among them. A
-    /// key is known again when it is put or deleted. Restore a backup, or export what is left, see
-    /// [`ReadOnlyOptions::skip_quarantined`](crate::ReadOnlyOptions::skip_quarantined).
-    Quarantined(SeqRange),
     /// An option is out of its range, one of the store or one that it passes to its log. Nothing
     /// was opened.
     InvalidOption(InvalidOption),
-    /// As [`StoreError::Internal`](crate::StoreError::Internal).
-    Internal {
-        /// The invariant, as the sentence that should be true.
-        invariant: &'static str,
-    },
-    /// The store was closed. Stop using it.
-    Closed,
-    /// `fork` made this process of one that used Esker, and nothing was done: see
-    /// [`esker_log::Error::Forked`].
-    Forked,
-    /// The underlying log failed. After [`esker_log::Error::Poisoned`] the store accepts nothing
-    /// until it is reopened.
-    Log(esker_log::Error),
+    /// The store is closed, has failed or is damaged, or its log or the disk is.
+    Store(StoreError),
 }
 
 impl fmt::Display for Error {
@@ -153,21 +138,8 @@ impl fmt::Display for Error {
             Error::IndexFull => {
                 f.write_str("the index is full; delete keys, or use several stores")
             }
-            Error::CorruptedRecord(record) => record.fmt(f),
-            Error::Quarantined(SeqRange { from, to }) => write!(
-                f,
-                "the records above {from} up to {to} are quarantined, and what they changed is \
-                 unknown; restore a backup, or export what is left"
-            ),
             Error::InvalidOption(cause) => cause.fmt(f),
-            Error::Internal { invariant } => write!(
-                f,
-                "the store has failed, because this does not hold: {invariant}; open it again, and \
-                 report this"
-            ),
-            Error::Closed => f.write_str("the store is closed"),
-            Error::Forked => esker_log::Error::Forked.fmt(f),
-            Error::Log(cause) => cause.fmt(f),
+            Error::Store(error) => error.fmt(f),
         }
     }
 }
@@ -176,7 +148,7 @@ impl Error {
     /// Returns whether the only cause is a lack of disk space. The store stays usable, and a write
     /// succeeds when there is room.
     pub fn is_no_space(&self) -> bool {
-        matches!(self, Error::Log(cause) if cause.is_no_space())
+        matches!(self, Error::Store(error) if error.is_no_space())
     }
 }
 
@@ -184,7 +156,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             // This one displays as its cause does, so its source is the one below.
-            Error::Log(cause) => cause.source(),
+            Error::Store(error) => error.source(),
             _ => None,
         }
     }
@@ -193,12 +165,9 @@ impl std::error::Error for Error {
 impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
-            esker_log::Error::Quarantined(range) => Error::Quarantined(range),
             esker_log::Error::InvalidOption(cause) => Error::InvalidOption(cause),
             esker_log::Error::Timeout => Error::Timeout,
-            esker_log::Error::Closed => Error::Closed,
-            esker_log::Error::Forked => Error::Forked,
-            cause => Error::Log(cause),
+            cause => Error::Store(cause.into()),
         }
     }
 }

@@ -8,27 +8,25 @@ use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::error::Error;
 use crate::base::key_checks::{KeyRefusal, KeyTooLarge, ValueTooLarge};
 use crate::base::operation_errors::{
-    BackupError, BatchError, CheckError, CompactError, KeyspaceError, OpenError, ReadError,
-    RefreshError, SnapshotError, WaitError, WatchError, WriteBatchError, WriteError,
+    ApplyError, BackupError, KeyspaceError, OpenError, ReadError, WatchError, WriteError,
 };
 use crate::base::store_error::StoreError;
 use crate::health::BrokenInvariant;
 use crate::index::table::IndexError;
 
-/// Converts an error to [`Error`], whose message it has. The variants after `;` have an error of
-/// their own.
+/// Converts an error to [`Error`], whose message it has. Its variants are the listed ones, which
+/// have the same name there, and `Store`.
 macro_rules! operation_error {
     ($name:ident {
-        $($variant:ident => $target:ident $({ $($field:ident),* })? $(($payload:ident))?),*
-        $(; $nested:ident)?
+        $($variant:ident $({ $($field:ident),* })? $(($payload:ident))?),* $(,)?
     }) => {
         impl From<$name> for Error {
             fn from(error: $name) -> Self {
                 match error {
                     $($name::$variant $({ $($field),* })? $(($payload))? => {
-                        Error::$target $({ $($field),* })? $(($payload))?
+                        Error::$variant $({ $($field),* })? $(($payload))?
                     })*
-                    $($name::$nested(error) => error.into(),)?
+                    $name::Store(error) => Error::Store(error),
                 }
             }
         }
@@ -41,111 +39,51 @@ macro_rules! operation_error {
 
         impl std::error::Error for $name {
             fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-                // It displays as the error that it has, so its source is the one below.
-                $(if let $name::$nested(error) = self {
-                    return error.source();
-                })?
-                None
+                match self {
+                    // It displays as the error that it has, so its source is the one below.
+                    $name::Store(error) => error.source(),
+                    _ => None,
+                }
             }
         }
 
-        $(impl $name {
+        impl $name {
             /// Returns whether the only cause is a lack of disk space. The store stays usable, and
             /// a write succeeds when there is room.
             pub fn is_no_space(&self) -> bool {
-                matches!(self, $name::$nested(error) if error.is_no_space())
+                matches!(self, $name::Store(error) if error.is_no_space())
             }
-        })?
+        }
     };
 }
 
-operation_error!(OpenError {
-    InvalidOption => InvalidOption(cause),
-    CorruptedRecord => CorruptedRecord(cause),
-    IndexFull => IndexFull,
-    Trimmed => Trimmed(cause);
-    Store
-});
-operation_error!(RefreshError {
-    CorruptedRecord => CorruptedRecord(cause),
-    IndexFull => IndexFull,
-    Trimmed => Trimmed(cause);
-    Store
-});
-operation_error!(CheckError {
-    CorruptedRecord => CorruptedRecord(cause),
-    Trimmed => Trimmed(cause);
-    Store
-});
+operation_error!(OpenError { InvalidOption(cause), IndexFull, Trimmed(cause) });
 operation_error!(ReadError {
-    KeyTooLarge => KeyTooLarge { size },
-    KeyspaceDropped => KeyspaceDropped { name },
-    Quarantined => Quarantined(range),
-    CorruptedRecord => CorruptedRecord(cause),
-    IndexFull => IndexFull,
-    Trimmed => Trimmed(cause);
-    Store
-});
-operation_error!(SnapshotError {
-    Expired => SnapshotExpired,
-    AnotherStore => AnotherStore;
-    Read
+    KeyTooLarge { size },
+    KeyspaceDropped { name },
+    AnotherStore,
+    SnapshotExpired,
+    Trimmed(cause),
+    IndexFull,
 });
 operation_error!(WriteError {
-    KeyTooLarge => KeyTooLarge { size },
-    ValueTooLarge => ValueTooLarge { size },
-    KeyspaceDropped => KeyspaceDropped { name },
-    IndexFull => IndexFull;
-    Store
-});
-operation_error!(BatchError {
-    KeyTooLarge => KeyTooLarge { size },
-    ValueTooLarge => ValueTooLarge { size },
-    AnotherStore => AnotherStore
-});
-operation_error!(WriteBatchError {
-    ConditionFailed => ConditionFailed { condition },
-    Contended => Contended,
-    AnotherStore => AnotherStore,
-    KeyspaceDropped => KeyspaceDropped { name },
-    IndexFull => IndexFull,
-    Quarantined => Quarantined(range),
-    CorruptedRecord => CorruptedRecord(cause);
-    Store
+    KeyTooLarge { size },
+    ValueTooLarge { size },
+    KeyspaceDropped { name },
+    AnotherStore,
+    ConditionFailed { condition },
+    Contended,
+    IndexFull,
+    Timeout,
 });
 operation_error!(KeyspaceError {
-    InvalidName => InvalidName { size },
-    NotFound => KeyspaceNotFound { name },
-    DefaultKeyspace => DefaultKeyspace,
-    Quarantined => Quarantined(range),
-    CorruptedRecord => CorruptedRecord(cause),
-    IndexFull => IndexFull;
-    Store
+    InvalidName { size },
+    KeyspaceNotFound { name },
+    DefaultKeyspace,
+    IndexFull,
 });
-operation_error!(WatchError {
-    Trimmed => Trimmed(cause),
-    NotDurable => NotDurable { position, durable },
-    Quarantined => Quarantined(range),
-    CorruptedRecord => CorruptedRecord(cause),
-    Timeout => Timeout;
-    Store
-});
-operation_error!(WaitError {
-    Timeout => Timeout;
-    Store
-});
-operation_error!(BackupError {
-    NotEmpty => NotEmpty { dir },
-    InvalidOption => InvalidOption(cause),
-    Quarantined => Quarantined(range),
-    Trimmed => Trimmed(cause);
-    Store
-});
-operation_error!(CompactError {
-    Quarantined => Quarantined(range),
-    CorruptedRecord => CorruptedRecord(cause);
-    Store
-});
+operation_error!(WatchError { Trimmed(cause), NotDurable { position, durable }, Timeout });
+operation_error!(BackupError { NotEmpty { dir }, InvalidOption(cause), Trimmed(cause) });
 
 /// Converts the causes that the store and its log have in common with operations. The listed
 /// variants take an error of the log out of [`StoreError::Log`].
@@ -163,6 +101,12 @@ macro_rules! from_store {
             }
         }
 
+        impl From<CorruptedRecord> for $name {
+            fn from(record: CorruptedRecord) -> Self {
+                Self::Store(record.into())
+            }
+        }
+
         impl From<esker_log::Error> for $name {
             fn from(cause: esker_log::Error) -> Self {
                 match cause {
@@ -177,16 +121,18 @@ macro_rules! from_store {
 
 from_store! {
     OpenError: InvalidOption, Trimmed;
-    RefreshError: Trimmed;
-    CheckError: Trimmed;
-    ReadError: Quarantined, Trimmed;
-    WriteError: ;
-    WriteBatchError: ;
+    ApplyError: Trimmed;
+    ReadError: Trimmed;
+    WriteError: | Timeout;
     KeyspaceError: ;
-    WatchError: Quarantined, Trimmed | Timeout;
-    WaitError: | Timeout;
-    BackupError: InvalidOption, Quarantined, Trimmed;
-    CompactError: Quarantined;
+    WatchError: Trimmed | Timeout;
+    BackupError: InvalidOption, Trimmed;
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
 }
 
 /// Converts the errors of the operations of a log as [`esker_log::Error`].
@@ -202,10 +148,10 @@ macro_rules! from_log_operation {
 
 from_log_operation! {
     LogError: StoreError, BackupError, KeyspaceError;
-    AppendError: StoreError, CompactError, KeyspaceError;
-    WaitError: WaitError;
-    OpenError: BackupError, CheckError, Error, OpenError, RefreshError, WatchError;
-    ReadError: BackupError, CheckError, RefreshError, StoreError, WatchError;
+    AppendError: StoreError, KeyspaceError;
+    WaitError: WriteError;
+    OpenError: ApplyError, BackupError, Error, OpenError, ReadError, WatchError;
+    ReadError: ApplyError, BackupError, ReadError, StoreError, WatchError;
     RetentionError: BackupError;
     SnapshotError: StoreError;
 }
@@ -222,53 +168,27 @@ macro_rules! from_payload {
 }
 
 from_payload! {
-    CorruptedRecord: OpenError, RefreshError, CheckError, ReadError, WriteBatchError, KeyspaceError,
-        WatchError, CompactError;
     InvalidOption: OpenError, BackupError;
-    Trimmed: OpenError, RefreshError, WatchError, BackupError;
+    Trimmed: ApplyError, BackupError, OpenError, WatchError;
 }
 
-impl From<ReadError> for SnapshotError {
-    fn from(error: ReadError) -> Self {
-        Self::Read(error)
-    }
-}
-
-impl From<StoreError> for SnapshotError {
-    fn from(error: StoreError) -> Self {
-        Self::Read(error.into())
-    }
-}
-
-impl From<BrokenInvariant> for SnapshotError {
-    fn from(broken: BrokenInvariant) -> Self {
-        Self::Read(broken.into())
-    }
-}
-
-impl From<RefreshError> for OpenError {
-    fn from(error: RefreshError) -> Self {
-        match error {
-            RefreshError::CorruptedRecord(cause) => Self::CorruptedRecord(cause),
-            RefreshError::IndexFull => Self::IndexFull,
-            RefreshError::Trimmed(cause) => Self::Trimmed(cause),
-            RefreshError::Store(error) => Self::Store(error),
+macro_rules! from_apply {
+    ($($name:ident),*) => {$(
+        impl From<ApplyError> for $name {
+            fn from(error: ApplyError) -> Self {
+                match error {
+                    ApplyError::IndexFull => Self::IndexFull,
+                    ApplyError::Trimmed(cause) => Self::Trimmed(cause),
+                    ApplyError::Store(error) => Self::Store(error),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<RefreshError> for ReadError {
-    fn from(error: RefreshError) -> Self {
-        match error {
-            RefreshError::CorruptedRecord(cause) => Self::CorruptedRecord(cause),
-            RefreshError::IndexFull => Self::IndexFull,
-            RefreshError::Trimmed(cause) => Self::Trimmed(cause),
-            RefreshError::Store(error) => Self::Store(error),
-        }
-    }
-}
+from_apply!(OpenError, ReadError);
 
-impl From<IndexError> for RefreshError {
+impl From<IndexError> for ApplyError {
     fn from(error: IndexError) -> Self {
         match error {
             IndexError::ArenaFull => Self::IndexFull,
@@ -304,6 +224,6 @@ macro_rules! from_too_large {
 }
 
 from_too_large! {
-    KeyTooLarge: ReadError, WriteError, BatchError;
-    ValueTooLarge: WriteError, BatchError;
+    KeyTooLarge: ReadError, WriteError;
+    ValueTooLarge: WriteError;
 }

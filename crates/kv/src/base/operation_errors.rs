@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use esker_log::{InvalidOption, Seq, SeqRange, Trimmed};
+use esker_log::{InvalidOption, Seq, Trimmed};
 
-use crate::base::corrupted_record::CorruptedRecord;
 #[cfg(doc)]
 use crate::base::error::Error;
 use crate::base::store_error::StoreError;
@@ -15,8 +14,6 @@ use crate::base::store_error::StoreError;
 pub enum OpenError {
     /// As [`Error::InvalidOption`].
     InvalidOption(InvalidOption),
-    /// As [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
     /// The log has more keys than an index can have.
     IndexFull,
     /// The writer dropped records a hundred times while they were read. Only when opening for
@@ -26,32 +23,10 @@ pub enum OpenError {
     Store(StoreError),
 }
 
-/// The error of following the log of another process: of
-/// [`ReadOnlyStore::refresh`](crate::ReadOnlyStore::refresh). What was visible stays visible.
-#[derive(Debug, Clone)]
-pub enum RefreshError {
-    /// As [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
-    /// The log has more keys than an index can have.
-    IndexFull,
-    /// The writer dropped records a hundred times while they were read.
-    Trimmed(Trimmed),
-    /// The reader is closed, or the log could not be read.
-    Store(StoreError),
-}
-
-/// The error of checking the records of a log: of [`check_records`](crate::check_records).
-#[derive(Debug, Clone)]
-pub enum CheckError {
-    /// As [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
-    /// The writer dropped records before they were read.
-    Trimmed(Trimmed),
-    /// The reader is closed, or the log could not be read.
-    Store(StoreError),
-}
-
-/// The error of reading a keyspace: of the methods of [`KeyspaceReader`](crate::KeyspaceReader).
+/// The error of reading a store: of the methods of [`KeyspaceReader`](crate::KeyspaceReader) and
+/// [`Snapshot`](crate::Snapshot), of the items of a [`Scan`](crate::Scan), of
+/// [`ReadOnlyStore::refresh`](crate::ReadOnlyStore::refresh) and of
+/// [`check_records`](crate::check_records).
 #[derive(Debug, Clone)]
 pub enum ReadError {
     /// The key exceeds [`KEY_LIMIT`](crate::KEY_LIMIT).
@@ -64,35 +39,27 @@ pub enum ReadError {
         /// The name.
         name: String,
     },
-    /// As [`Error::Quarantined`].
-    Quarantined(SeqRange),
-    /// As [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
-    /// The log has more keys than an index can have. Only in a
-    /// [`ReadOnlyStore`](crate::ReadOnlyStore), which refreshes when the writer dropped a record
-    /// that it reads.
-    IndexFull,
-    /// The writer dropped records a hundred times while they were read. Only in a
-    /// [`ReadOnlyStore`](crate::ReadOnlyStore).
+    /// The keyspace is of another store than the snapshot. Only of a
+    /// [`Snapshot`](crate::Snapshot).
+    AnotherStore,
+    /// As [`Error::SnapshotExpired`]. Only of a [`Snapshot`](crate::Snapshot) and of a scan.
+    SnapshotExpired,
+    /// The writer dropped records a hundred times while they were read. Only where another process
+    /// may write the store: of a [`ReadOnlyStore`](crate::ReadOnlyStore) and of
+    /// [`check_records`](crate::check_records), which does not try again.
     Trimmed(Trimmed),
-    /// The store is closed or has failed, or its log could not be read.
+    /// The log has more keys than an index can have. Only of a
+    /// [`ReadOnlyStore`](crate::ReadOnlyStore), which also refreshes when the writer dropped a
+    /// record that it reads.
+    IndexFull,
+    /// The store is closed, has failed or is damaged, or its log could not be read.
     Store(StoreError),
 }
 
-/// The error of reading a store at a point in time: of the methods of
-/// [`Snapshot`](crate::Snapshot), and of the items of a [`Scan`](crate::Scan).
-#[derive(Debug, Clone)]
-pub enum SnapshotError {
-    /// As [`Error::SnapshotExpired`].
-    Expired,
-    /// The handle of a keyspace belongs to another store.
-    AnotherStore,
-    /// The keyspace could not be read.
-    Read(ReadError),
-}
-
-/// The error of writing to a keyspace: of the methods of [`Keyspace`](crate::Keyspace). Nothing
-/// was written.
+/// The error of a write: of the methods of [`Keyspace`](crate::Keyspace) and
+/// [`Batch`](crate::Batch), of [`Store::write`](crate::Store::write), and of waiting for a
+/// [`Ticket`](crate::Ticket) with a deadline. Except for [`WriteError::Timeout`] and
+/// [`StoreError::Internal`], nothing was written.
 #[derive(Debug, Clone)]
 pub enum WriteError {
     /// The key exceeds [`KEY_LIMIT`](crate::KEY_LIMIT).
@@ -110,55 +77,22 @@ pub enum WriteError {
         /// The name.
         name: String,
     },
-    /// As [`Error::IndexFull`].
-    IndexFull,
-    /// The store is closed or has failed, or its log refused the write. With
-    /// [`StoreError::Internal`], the write may or may not survive.
-    Store(StoreError),
-}
-
-/// The error of adding a write or a condition to a [`Batch`](crate::Batch). Nothing was added.
-#[derive(Debug, Clone)]
-pub enum BatchError {
-    /// The key exceeds [`KEY_LIMIT`](crate::KEY_LIMIT).
-    KeyTooLarge {
-        /// The length in bytes.
-        size: usize,
-    },
-    /// The value exceeds [`VALUE_LIMIT`](crate::VALUE_LIMIT).
-    ValueTooLarge {
-        /// The length in bytes.
-        size: usize,
-    },
-    /// The keyspace is of another store than those of the batch.
+    /// The keyspaces of a batch are of several stores, or of another one. Only of a batch.
     AnotherStore,
-}
-
-/// The error of writing a batch: of [`Store::write`](crate::Store::write). Nothing was written.
-#[derive(Debug, Clone)]
-pub enum WriteBatchError {
-    /// A condition of the batch does not hold.
+    /// A condition does not hold. Only of a batch.
     ConditionFailed {
         /// The number of the condition in its batch, from 0.
         condition: usize,
     },
-    /// As [`Error::Contended`].
+    /// As [`Error::Contended`]. Only of a batch.
     Contended,
-    /// The batch is of another store.
-    AnotherStore,
-    /// As [`Error::KeyspaceDropped`].
-    KeyspaceDropped {
-        /// The name.
-        name: String,
-    },
     /// As [`Error::IndexFull`].
     IndexFull,
-    /// The key of a condition is unknown; as [`Error::Quarantined`].
-    Quarantined(SeqRange),
-    /// The record of a key of a condition is not valid; as [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
-    /// The store is closed or has failed, or its log refused the batch. With
-    /// [`StoreError::Internal`], the batch may or may not survive.
+    /// The time has passed. The write was accepted, and may still become durable. Only of
+    /// [`Ticket::blocking_wait_timeout`](crate::Ticket::blocking_wait_timeout).
+    Timeout,
+    /// The store is closed, has failed or is damaged, or its log refused the write. With
+    /// [`StoreError::Internal`], and from a ticket, the write may or may not survive.
     Store(StoreError),
 }
 
@@ -173,19 +107,16 @@ pub enum KeyspaceError {
         size: usize,
     },
     /// There is no keyspace of the name of the one to be dropped.
-    NotFound {
+    KeyspaceNotFound {
         /// The name.
         name: String,
     },
     /// The default keyspace cannot be dropped.
     DefaultKeyspace,
-    /// A keyspace of the name may exist already; as [`Error::Quarantined`].
-    Quarantined(SeqRange),
-    /// The record of an entry of the catalog is not valid; as [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
     /// As [`Error::IndexFull`]; or all numbers of keyspaces were used.
     IndexFull,
-    /// The store is closed or has failed, or its log has.
+    /// The store is closed, has failed or is damaged, or its log has. With
+    /// [`StoreError::Quarantined`], a keyspace of the name may exist already.
     Store(StoreError),
 }
 
@@ -203,24 +134,12 @@ pub enum WatchError {
         /// The position up to which everything is durable.
         durable: Seq,
     },
-    /// Changes are among quarantined records. The watch continues after them.
-    Quarantined(SeqRange),
-    /// As [`Error::CorruptedRecord`]. The watch does not continue.
-    CorruptedRecord(CorruptedRecord),
     /// The time has passed. Only of
     /// [`Watch::blocking_next_timeout`](crate::Watch::blocking_next_timeout).
     Timeout,
-    /// The store or the reader is closed, or its log could not be read.
-    Store(StoreError),
-}
-
-/// The error of waiting for a write with a deadline: of
-/// [`Ticket::blocking_wait_timeout`](crate::Ticket::blocking_wait_timeout).
-#[derive(Debug, Clone)]
-pub enum WaitError {
-    /// The time has passed. The write may still become durable.
-    Timeout,
-    /// The log failed. The write may or may not survive; reopening decides.
+    /// The store or the reader is closed, or its log could not be read. With
+    /// [`StoreError::Quarantined`], changes are among quarantined records, and the watch continues
+    /// after them.
     Store(StoreError),
 }
 
@@ -236,23 +155,19 @@ pub enum BackupError {
     },
     /// An option of the copy is out of its range.
     InvalidOption(InvalidOption),
-    /// Records of the store are quarantined; as [`Error::Quarantined`].
-    Quarantined(SeqRange),
     /// The writer dropped records a hundred times before they were copied. Only of
     /// [`backup_log`](crate::backup_log).
     Trimmed(Trimmed),
-    /// The store was closed meanwhile, its log could not be read, or the log of the copy could not
-    /// be written.
+    /// The store was closed meanwhile or is damaged, its log could not be read, or the log of the
+    /// copy could not be written.
     Store(StoreError),
 }
 
-/// The error of cleaning: of [`Store::compact`](crate::Store::compact).
-#[derive(Debug, Clone)]
-pub enum CompactError {
-    /// Records of the store are quarantined, so it is not cleaned; as [`Error::Quarantined`].
-    Quarantined(SeqRange),
-    /// As [`Error::CorruptedRecord`].
-    CorruptedRecord(CorruptedRecord),
-    /// The store was closed meanwhile or has failed, or its log has.
+/// The error of applying the records of a log to an index. It becomes that of the call: opening,
+/// refreshing or reading.
+#[derive(Debug)]
+pub(crate) enum ApplyError {
+    IndexFull,
+    Trimmed(Trimmed),
     Store(StoreError),
 }

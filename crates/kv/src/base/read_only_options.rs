@@ -6,9 +6,9 @@ use std::sync::Arc;
 use esker_disk::Disk;
 use esker_log::{Engine, InvalidOption, ReadOptions};
 
-#[cfg(doc)]
-use crate::base::operation_errors::ReadError;
 use crate::base::options::Options;
+#[cfg(doc)]
+use crate::base::store_error::StoreError;
 
 /// Options of a [`ReadOnlyStore`](crate::ReadOnlyStore).
 ///
@@ -26,7 +26,7 @@ pub struct ReadOnlyOptions {
     pub follow: bool,
     /// Whether quarantined records are skipped, as if nothing were missing: a key then has
     /// the newest value that is left, which may be older than its last one. Use it to export what
-    /// is left. Default `false`: such keys return [`ReadError::Quarantined`].
+    /// is left. Default `false`: such keys return [`StoreError::Quarantined`].
     pub skip_quarantined: bool,
     /// The options of the log: disk, engine, cache and checks.
     pub log: ReadOptions,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_log::Seq;
 
-use crate::base::operation_errors::WaitError;
+use crate::base::operation_errors::WriteError;
 use crate::base::store_error::StoreError;
 
 /// A handle to an accepted write that resolves when it is durable.
@@ -33,8 +33,9 @@ impl Ticket {
     /// commit.
     ///
     /// # Errors
-    /// [`StoreError::Log`]: the write or sync that carried the record failed, or an earlier one
-    /// did. The write may or may not survive; reopening decides.
+    /// [`StoreError::Log`]: the write or sync that carried the record failed.
+    /// [`StoreError::Poisoned`]: an earlier one did. The write may or may not survive; reopening
+    /// decides.
     pub fn blocking_wait(self) -> Result<Seq, StoreError> {
         Ok(self.0.blocking_wait()?.seq)
     }
@@ -42,9 +43,9 @@ impl Ticket {
     /// Blocks until the write is durable or the time has passed.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`], after which the write may still become durable; and as
+    /// [`WriteError::Timeout`], after which the write may still become durable; and as
     /// [`Ticket::blocking_wait`].
-    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Seq, WaitError> {
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Seq, WriteError> {
         Ok(self.0.blocking_wait_timeout(timeout)?.seq)
     }
 }

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::base::store_error::StoreError;
+use crate::state::store_writer::StoreWriter;
 use crate::state::throttle::BLOCKING_WAIT_MAX;
-use crate::state::writer::Writer;
 
 /// The time of a burst: the wait of a caller that needs the processor meanwhile.
 const BURST_TIME: Duration = Duration::from_micros(500);
@@ -12,7 +12,7 @@ const BURST_TIME: Duration = Duration::from_micros(500);
 /// The bursts of some work on a store, which pauses between them, or does not.
 #[derive(Debug)]
 pub(crate) struct Bursts<'a> {
-    writer: &'a Writer,
+    writer: &'a StoreWriter,
     /// The beginning of the burst; `None` if the work does not pause.
     began: Option<Instant>,
     /// The last time that writers which wait for cleaning were let continue.
@@ -20,7 +20,7 @@ pub(crate) struct Bursts<'a> {
 }
 
 impl<'a> Bursts<'a> {
-    pub(crate) fn new(writer: &'a Writer, pauses: bool) -> Self {
+    pub(crate) fn new(writer: &'a StoreWriter, pauses: bool) -> Self {
         let now = Instant::now();
         Self { writer, began: pauses.then_some(now), opened: now }
     }
@@ -38,7 +38,7 @@ impl<'a> Bursts<'a> {
         if took < BURST_TIME {
             return Ok(());
         }
-        self.writer.view().refuse_if_closing()?;
+        self.writer.state().refuse_if_closing()?;
         if self.opened.elapsed() >= BLOCKING_WAIT_MAX {
             self.writer.cleaning().throttle().open();
             self.opened = Instant::now();
@@ -84,7 +84,7 @@ mod tests {
         let (mut paused, mut whole) = (Bursts::new(writer, true), Bursts::new(writer, false));
         std::thread::sleep(BURST_TIME);
         assert!(paused.pause().is_ok());
-        writer.view().close();
+        writer.state().close();
         std::thread::sleep(BURST_TIME);
         assert!(matches!(paused.pause(), Err(StoreError::Closed)));
         assert!(whole.pause().is_ok());

@@ -5,7 +5,7 @@
 //! - *Live* records are the newest puts of the keys that exist, the catalog's included. Deletes are
 //!   never copied: a delete is dropped together with everything before it, so nothing that it
 //!   deleted is left. See [`super::replay`] for why an opening then finds the same keys.
-//! - *A copy* is a put with the same value, appended under the key's order lock if the index still
+//! - *A copy* is a put with the same value, appended under the key's write lock if the index still
 //!   names the original.
 //! - *Before the drop* the pass waits for snapshots that may read a dropped record: those from
 //!   before the last record that replaced one. That record is durable by then, so that no later
@@ -20,26 +20,26 @@ use esker_log::component::Purpose;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::{CompactError, WriteError};
-use crate::base::store_error::refuse_if_forked;
+use crate::base::operation_errors::WriteError;
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::DumpPace;
 use crate::health::FailOnPanic;
 use crate::index::entry::Version;
 use crate::record::{Change, Record};
+use crate::state::store_writer::StoreWriter;
 use crate::state::throttle::Throttle;
-use crate::state::writer::Writer;
 
 /// The number of keys that are visited between two readings of the clock.
 const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
 const PASS_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-impl Writer {
+impl StoreWriter {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
-    pub(crate) fn compact(&self) -> Result<Reclaimed, CompactError> {
+    pub(crate) fn compact(&self) -> Result<Reclaimed, StoreError> {
         refuse_if_forked()?;
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
@@ -57,13 +57,13 @@ impl Writer {
         }
     }
 
-    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, CompactError> {
-        let view = self.view();
-        let _pass = self.cleaning().lock_pass_for_writers(|| view.refuse_if_closing())?;
-        view.refuse_if_closing()?;
+    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed, StoreError> {
+        let state = self.state();
+        let _pass = self.cleaning().lock_pass_for_writers(|| state.refuse_if_closing())?;
+        state.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
-        view.gap().refuse().map_err(CompactError::Quarantined)?;
-        view.remove_dropped();
+        state.gap().refuse().map_err(StoreError::Quarantined)?;
+        state.remove_dropped();
         let pass = CleaningPass { writer: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
         self.cleaning().add_reclaimed(done);
@@ -97,13 +97,13 @@ impl Writer {
     }
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
-    fn clean_soon(self: &Arc<Self>, position: u64) {
+    fn clean_soon(self: &Arc<Self>, offset: u64) {
         let cleaning = self.cleaning();
         let running = || cleaning.request().is_made();
-        if cleaning.throttle().consider(position, || self.is_behind(), running) {
+        if cleaning.throttle().consider(offset, || self.is_behind(), running) {
             tracing::info!("cleaning is behind: writers wait for it");
         }
-        if self.cleans() && cleaning.is_due(position, self.options().log.segment_size) {
+        if self.cleans() && cleaning.is_due(offset, self.options().log.segment_size) {
             self.clean_now();
         }
     }
@@ -111,7 +111,7 @@ impl Writer {
     /// Whether space is reclaimed in the background.
     #[inline]
     fn cleans(&self) -> bool {
-        self.options().clean && !self.view().gap().is_some()
+        self.options().clean && !self.state().gap().is_some()
     }
 
     /// Starts cleaning in the background: much may be dead now, or space is wanted.
@@ -131,13 +131,13 @@ impl Writer {
 
     fn spawn_cleaning(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
-        let health = self.view().health();
+        let health = self.state().health();
         let fail_on_panic = FailOnPanic::new(health, "the cleaning thread does not panic");
         let work = move || {
             let _fail_on_panic = fail_on_panic;
             if let Some(writer) = weak.upgrade()
                 && let Err(error) = writer.clean_while_requested()
-                && !matches!(&error, CompactError::Store(error) if error.ends_store())
+                && !error.ends_store()
             {
                 tracing::warn!(%error, "failed to reclaim space");
             }
@@ -153,7 +153,7 @@ impl Writer {
     }
 
     /// Reclaims what is worth it, as long as that is requested.
-    fn clean_while_requested(&self) -> Result<(), CompactError> {
+    fn clean_while_requested(&self) -> Result<(), StoreError> {
         let cleaning = self.cleaning();
         let _open_on_drop = OpenOnDrop(cleaning.throttle());
         cleaning.request().work(|| {
@@ -188,7 +188,7 @@ impl Drop for OpenOnDrop<'_> {
 
 /// One pass over a store.
 struct CleaningPass<'a> {
-    writer: &'a Writer,
+    writer: &'a StoreWriter,
     throttled: bool,
 }
 
@@ -200,40 +200,40 @@ struct PendingCopy {
 }
 
 impl Owner for CleaningPass<'_> {
-    type Error = CompactError;
+    type Error = StoreError;
     type Key = PendingCopy;
     const CHECKPOINT_GROWS: bool = false;
 
-    fn barrier(&self) -> Result<(), CompactError> {
-        self.writer.view().table().await_writers();
+    fn barrier(&self) -> Result<(), StoreError> {
+        self.writer.state().table().await_writers();
         Ok(())
     }
 
-    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), CompactError> {
-        let view = self.writer.view();
-        view.refuse_if_closing()?;
-        let position = self.writer.log.storage().metadata().position.0;
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), StoreError> {
+        let state = self.writer.state();
+        state.refuse_if_closing()?;
+        let offset = self.writer.log.storage().metadata().position.0;
         let garbage = self.writer.cleaning().garbage();
         let (mut live, mut visited) = (0, 0u32);
         let (mut bursts, mut closing) = (Bursts::new(self.writer, self.throttled), Ok(()));
-        view.table().arena().for_each(|id, version| {
+        state.table().arena().for_each(|id, version| {
             visited = visited.wrapping_add(1);
             if closing.is_ok() && visited % BURST_KEYS == 0 {
                 closing = bursts.pause();
             }
-            if let Some(bytes) = view.live_bytes(id, version) {
+            if let Some(bytes) = state.live_bytes(id, version) {
                 live += bytes;
                 visit(Live::copied(Seq(version.seq), bytes));
             }
         });
         closing?;
         // A record that the index has lost would be dropped.
-        view.health().check_invariants()?;
-        self.writer.cleaning().set_live(live, position, garbage);
+        state.health().check_invariants()?;
+        self.writer.cleaning().set_live(live, offset, garbage);
         Ok(())
     }
 
-    fn is_no_space(error: &CompactError) -> bool {
+    fn is_no_space(error: &StoreError) -> bool {
         error.is_no_space()
     }
 
@@ -241,9 +241,9 @@ impl Owner for CleaningPass<'_> {
         &self,
         record: &esker_log::Record<'_>,
         purpose: Purpose,
-    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>, CompactError> {
+    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>, StoreError> {
         let writer = self.writer;
-        let table = writer.view().table();
+        let table = writer.state().table();
         let invalid = |what| CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
         let Change::Put { value, .. } = change else {
@@ -254,7 +254,7 @@ impl Owner for CleaningPass<'_> {
         let mut payload = Vec::new();
         Record { keyspace, key, change: Change::Put { value, moved: true } }.encode(&mut payload);
         let ticket = writer.log.component().append_locked(|log| {
-            let _order = table.order(hashed.shard);
+            let _write_lock = table.lock_writes(hashed.shard);
             let current = table.find(hashed).map(|current| current.version);
             let is_current = match current {
                 Some(version) if version.deleted => is_planted(Bug::TombstoneDroppedTooEarly),
@@ -273,39 +273,39 @@ impl Owner for CleaningPass<'_> {
             let version = Version {
                 seq: ticket.seq().0,
                 deleted: false,
-                position: ticket.position().0,
+                offset: ticket.position().0,
                 len: value.len() as u32,
             };
             (PendingCopy { keyspace, key: key.to_vec(), version }, ticket)
         }))
     }
 
-    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<(), CompactError> {
-        let view = self.writer.view();
+    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<(), StoreError> {
+        let state = self.writer.state();
         let is_its_copy = copy.version.seq == to.0 && from < to;
-        view.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
-        let key = view.table().hash(copy.keyspace, &copy.key);
-        let _order = view.table().order(key.shard);
-        view.table().set_moved(key, from.0, copy.version, view.horizon());
+        state.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
+        let key = state.table().hash(copy.keyspace, &copy.key);
+        let _write_lock = state.table().lock_writes(key.shard);
+        state.table().set_moved(key, from.0, copy.version, state.horizon());
         Ok(())
     }
 
-    fn before_drop(&self, _cut: Seq) -> Result<(), CompactError> {
+    fn before_drop(&self, _cut: Seq) -> Result<(), StoreError> {
         let writer = self.writer;
         let newest = writer.log.durable().0;
         let timeout = writer.options().snapshot_timeout;
-        writer.view().snapshots().await_newer(newest, timeout, || {
+        writer.state().snapshots().await_newer(newest, timeout, || {
             writer.cleaning().throttle().open();
-            writer.view().refuse_if_closing()
+            writer.state().refuse_if_closing()
         })?;
         // The index says which records are live.
-        Ok(writer.view().refuse_if_closing()?)
+        writer.state().refuse_if_closing()
     }
 
     /// Pauses a background pass for as long as its work took while callers write, unless it is
     /// behind.
-    fn pace(&self, took: Duration) -> Result<(), CompactError> {
-        self.writer.view().refuse_if_closing()?;
+    fn pace(&self, took: Duration) -> Result<(), StoreError> {
+        self.writer.state().refuse_if_closing()?;
         self.writer.cleaning().throttle().open();
         if self.throttled && !self.writer.is_behind() {
             std::thread::sleep(took.min(PASS_PAUSE_MAX));
@@ -334,7 +334,7 @@ mod tests {
     use crate::base::options::Options;
     use crate::durability::open::open;
     use crate::state::request::Request;
-    use crate::state::writer::{LastCheckpoint, Writer};
+    use crate::state::store_writer::{LastCheckpoint, StoreWriter};
 
     /// A backup holds the lock of passes until it ends. A future that was waiting for cleaning, and
     /// has no clock, waited for as long.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     /// Whether a future continues that waits for cleaning. `false` after a minute.
-    fn is_admitted(writer: &Writer, is_running: impl FnOnce() -> bool) -> bool {
+    fn is_admitted(writer: &StoreWriter, is_running: impl FnOnce() -> bool) -> bool {
         let throttle = writer.cleaning().throttle();
         throttle.consider(u64::MAX, || true, is_running);
         let mut admitted = pin!(throttle.wait());

@@ -1,14 +1,14 @@
 //! Closing a store.
 
 use crate::base::store_error::{StoreError, refuse_if_forked};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 
-impl Writer {
+impl StoreWriter {
     /// Ends background work, writes a checkpoint if one is due, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
-        self.view().close();
+        self.state().close();
         if let Some(thread) = self.cleaning().take_thread()
             && thread.thread().id() != std::thread::current().id()
         {
@@ -17,6 +17,6 @@ impl Writer {
         }
         self.checkpoint_at_close();
         self.log.close()?;
-        Ok(self.view().health().check_invariants()?)
+        Ok(self.state().health().check_invariants()?)
     }
 }

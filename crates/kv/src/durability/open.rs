@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_log::{Log, ReadOnlyLog};
 
-use crate::base::operation_errors::{OpenError, RefreshError};
+use crate::base::operation_errors::{ApplyError, OpenError};
 use crate::base::options::{COMPONENT, Options};
 use crate::base::read_only_options::ReadOnlyOptions;
 use crate::base::trim_retries::TrimRetries;
@@ -20,8 +20,8 @@ use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::log_follower::{FollowCursor, LogFollower};
 use crate::state::records::Records;
-use crate::state::view::View;
-use crate::state::writer::{LastCheckpoint, Writer};
+use crate::state::store_state::StoreState;
+use crate::state::store_writer::{LastCheckpoint, StoreWriter};
 
 /// The index of a log when a store is opened.
 struct BuiltIndex {
@@ -36,7 +36,7 @@ struct BuiltIndex {
 
 /// Builds the index of a store from its log, also where it takes more than its limit. With
 /// `skips_gaps`, as if nothing were missing.
-fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, RefreshError> {
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, ApplyError> {
     let health = Arc::new(Health::default());
     let mut table = Table::new(limit, Arc::clone(&health));
     let loaded = checkpoint::load(records, &table);
@@ -59,7 +59,7 @@ fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex, 
 }
 
 /// Opens the log of a store and builds its index.
-pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>, OpenError> {
+pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<StoreWriter>, OpenError> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
@@ -72,14 +72,14 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>, OpenEr
         tracing::warn!(%error, "failed to restore the app metadata");
     }
     let cache = ValueCache::new(options.cache_bytes);
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes, gap);
-    Ok(Arc::new(Writer::new(dir, options, log, view, checkpoint, replayed.records)))
+    let state = StoreState::new(records, table, cache, keyspaces, options.history_bytes, gap);
+    Ok(Arc::new(StoreWriter::new(dir, options, log, state, checkpoint, replayed.records)))
 }
 
 /// The state of a store that is open for reading.
 pub(crate) struct ReadOnlyState {
     pub(crate) log: ReadOnlyLog,
-    pub(crate) view: Arc<View>,
+    pub(crate) state: Arc<StoreState>,
     pub(crate) opening: OpeningStats,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn open_read_only(
     let built = loop {
         match build(&records, ENTRIES_BYTES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
-            Err(RefreshError::Trimmed(trimmed)) => {
+            Err(ApplyError::Trimmed(trimmed)) => {
                 trim_retries.count(trimmed)?;
                 log.refresh()?;
             }
@@ -122,8 +122,8 @@ pub(crate) fn open_read_only(
     let cursor = FollowCursor { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
     let records = Records::ReadOnly(log.clone(), LogFollower::new(last.0, cursor));
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes, gap);
+    let state = StoreState::new(records, table, cache, keyspaces, options.history_bytes, gap);
     let opening =
         OpeningStats { checkpoint_bytes: checkpoint.bytes, checkpoint_corrupt, replayed: applied };
-    Ok(ReadOnlyState { log, view: Arc::new(view), opening })
+    Ok(ReadOnlyState { log, state: Arc::new(state), opening })
 }

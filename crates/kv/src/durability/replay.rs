@@ -31,10 +31,10 @@ use esker_log::component::RecordPlace;
 use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::RefreshError;
+use crate::base::operation_errors::ApplyError;
 use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::entry::Version;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};
 use crate::state::apply::apply_record;
@@ -49,7 +49,7 @@ const NO_READERS: u64 = u64::MAX;
 pub(super) struct Replay<'a> {
     log: &'a Records,
     table: &'a Table,
-    keyspaces: HashMap<u32, Keys>,
+    keyspaces: HashMap<u32, KeyspaceKeys>,
     /// The checkpoint that was loaded before.
     checkpoint: Option<CheckpointNote>,
     gap: Gap,
@@ -81,22 +81,23 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<ReplayEnd, RefreshError> {
+    pub(super) fn run(&mut self) -> Result<ReplayEnd, ApplyError> {
         let start = match self.checkpoint {
             Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
                 Start::After(Seq(note.replay))
             }
             _ => Start::Oldest,
         };
-        let before = match start {
-            Start::After(seq) => seq,
-            _ => Seq(self.log.oldest().0.saturating_sub(1)),
-        };
-        let mut replayed = ReplayEnd { stream: self.log.stream(start)?, last: before, records: 0 };
-        // The end is read after the stream has begun. So everything is durable there that replaces
-        // what is missing before the stream; see `backup`.
+        let stream = self.log.stream(start)?;
+        // Read after the stream has begun. So everything is durable at the end that replaces what
+        // is missing before the stream; see `backup`.
         self.log.refresh()?;
-        let end = self.log.end();
+        let (oldest, end) = (self.log.oldest(), self.log.end());
+        let last = match start {
+            Start::After(seq) => seq,
+            _ => Seq(oldest.0.saturating_sub(1)),
+        };
+        let mut replayed = ReplayEnd { stream, last, records: 0 };
         loop {
             let batch = match replayed.stream.try_next() {
                 Ok(Some(batch)) => batch,
@@ -117,7 +118,7 @@ impl<'a> Replay<'a> {
         if replayed.last < end {
             return Err(esker_log::Error::NotFound { seq: end }.into());
         }
-        if let Some(before) = range_before(self.log.oldest())
+        if let Some(before) = range_before(oldest)
             && !self.gap.is_some()
             && self.log.was_repaired()?
         {
@@ -126,31 +127,31 @@ impl<'a> Replay<'a> {
         Ok(replayed)
     }
 
-    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<(), RefreshError> {
+    fn apply(&mut self, seq: Seq, offset: u64, payload: &[u8]) -> Result<(), ApplyError> {
         let invalid = |what| CorruptedRecord { seq, what };
         let record = Record::decode(payload).map_err(invalid)?;
         let id = record.keyspace;
-        let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
+        let keys = self.keyspaces.entry(id).or_insert_with(|| KeyspaceKeys::new(id, ""));
         self.gap.decide_by(&record, seq.0);
         let may_be_newer = LoadedCheckpoint::may_be_newer(self.checkpoint, seq.0);
-        let place = (seq.0, position);
+        let place = (seq.0, offset);
         apply_record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
-        if keys.wants_ordering(NO_READERS) {
-            keys.put_in_order(self.table, NO_READERS);
+        if keys.wants_sorting(NO_READERS) {
+            keys.sort_waiting(self.table, NO_READERS);
         }
         Ok(())
     }
 
     /// Returns the keyspaces that the catalog names, and the gaps. Removes the entries of all other
     /// keyspaces, and those of keys that have no record after the last gap.
-    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), RefreshError> {
+    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap), ApplyError> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
         let end = self.log.end().next().0;
-        let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
+        let deleted = Version { seq: end, deleted: true, offset: 0, len: 0 };
         let mut take = |id, name: &str| {
-            let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
+            let keys = self.keyspaces.remove(&id).unwrap_or_else(|| KeyspaceKeys::new(id, ""));
             keys.set_name(name);
-            keys.put_in_order(self.table, NO_READERS);
+            keys.sort_waiting(self.table, NO_READERS);
             if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG_ID) {
                 keys.delete_before(self.table, to.next().0, deleted, NO_READERS);
                 keys.remove_deleted(self.table, NO_READERS);
@@ -192,13 +193,13 @@ struct CatalogEntry {
 fn read_catalog(
     log: &Records,
     table: &Table,
-    catalog: &Keys,
-) -> Result<Vec<CatalogEntry>, RefreshError> {
+    catalog: &KeyspaceKeys,
+) -> Result<Vec<CatalogEntry>, ApplyError> {
     let arena = table.arena();
-    let order = catalog.order();
+    let sorted = catalog.sorted();
     let mut entries: Vec<CatalogEntry> = Vec::new();
-    let mut cursor = order.seek(arena, b"");
-    while let Some((id, next)) = order.next(cursor) {
+    let mut cursor = sorted.seek(arena, b"");
+    while let Some((id, next)) = sorted.next(cursor) {
         cursor = next;
         let mut name = Vec::new();
         arena.copy_key(id, &mut name);
@@ -210,7 +211,7 @@ fn read_catalog(
         let invalid = |what| CorruptedRecord { seq, what };
         let payload = log.read_placed(RecordPlace {
             seq,
-            position: Position(version.position),
+            position: Position(version.offset),
             len: put_len(name.len(), version.len as usize),
         })?;
         let record = Record::decode(&payload).map_err(invalid)?;

@@ -16,7 +16,7 @@ use crate::health::Health;
 use crate::index::entry::{
     EntryId, HEADER_WORDS, HashedKey, KEY_LEN_MASK, LISTED_FLAG, SEQ_MAX, SHARD_COUNT, SHARD_SHIFT,
     USED_FLAG, VALUE_LEN_BITS, VALUE_LEN_MASK, VALUE_LEN_SHIFT, Version, WORD_CACHED,
-    WORD_KEYSPACE, WORD_LENGTHS, WORD_POSITION, WORD_VERSION, key_word, lengths_word, words_for,
+    WORD_KEYSPACE, WORD_LENGTHS, WORD_OFFSET, WORD_VERSION, key_word, lengths_word, words_for,
 };
 use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::memory::Words;
@@ -33,13 +33,13 @@ pub(crate) const ENTRIES_BYTES_MAX: u64 = (SLABS_MAX - FREE_SLABS_MIN) as u64 * 
 /// The fewest bytes of an arena: one slab for keys, and the one that is kept free.
 pub(crate) const ENTRIES_BYTES_MIN: u64 = 2 * SLAB_BYTES;
 /// The number of freed entries that are left for concurrent writers where the arena counts as full:
-/// one for each order lock.
+/// one for each write lock.
 const FREE_ENTRIES_MIN: usize = SHARD_COUNT;
 const _: () = assert!(words_for(KEY_LIMIT) <= SLAB_WORDS, "every entry fits into a slab");
-// A writer takes an entry under an order lock, so as many may be taken after the check for room.
+// A writer takes an entry under a write lock, so as many may be taken after the check for room.
 const _: () = assert!(
     SHARD_COUNT * words_for(KEY_LIMIT) <= FREE_SLABS_MIN * SLAB_WORDS,
-    "what is left of the arena is an entry of the largest size for each order lock"
+    "what is left of the arena is an entry of the largest size for each write lock"
 );
 
 pub(crate) struct Arena {
@@ -181,7 +181,7 @@ impl Arena {
         open.take(words)
     }
 
-    /// Frees the entry of a deleted key that neither a table nor an order names any more.
+    /// Frees the entry of a deleted key that neither a table nor a sorted list names any more.
     pub(crate) fn free(&self, id: EntryId) {
         if !self.version(id).deleted {
             self.health.fail("an entry that is freed is of a deleted key");
@@ -219,7 +219,7 @@ impl Arena {
     }
 
     /// Whether so little room is left that no writer may begin a write of a new key. What is left
-    /// is more than one entry of the largest size for each order lock.
+    /// is more than one entry of the largest size for each write lock.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.slabs.load(Relaxed) >= self.full
     }
@@ -274,11 +274,11 @@ impl Arena {
     #[inline]
     pub(crate) fn set(&self, id: EntryId, version: Version, cached: u64) {
         let words = self.words(id);
-        let Version { seq, deleted, position, len } = version;
+        let Version { seq, deleted, offset, len } = version;
         debug_assert!(seq <= SEQ_MAX, "a sequence number leaves a bit for the delete");
         debug_assert!(len as usize <= VALUE_LIMIT, "a value is within its limit");
         words[WORD_VERSION].store(seq << 1 | u64::from(deleted), Relaxed);
-        words[WORD_POSITION].store(position, Relaxed);
+        words[WORD_OFFSET].store(offset, Relaxed);
         words[WORD_CACHED].store(cached, Relaxed);
         let lengths = words[WORD_LENGTHS].load(Relaxed);
         words[WORD_LENGTHS]
@@ -305,7 +305,7 @@ impl Arena {
         Version {
             seq: version >> 1,
             deleted: version & 1 == 1,
-            position: self.word(id, WORD_POSITION),
+            offset: self.word(id, WORD_OFFSET),
             len: (self.word(id, WORD_LENGTHS) >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as u32,
         }
     }
@@ -418,7 +418,7 @@ mod tests {
 
     use super::*;
 
-    const FIRST: Version = Version { seq: 7, deleted: false, position: 4096, len: 3 };
+    const FIRST: Version = Version { seq: 7, deleted: false, offset: 4096, len: 3 };
 
     fn allocate(arena: &Arena, key: &[u8]) -> EntryId {
         arena.allocate(HashedKey { keyspace: 1, key, shard: 7, hash: 9 }, FIRST, 0).unwrap()
@@ -465,7 +465,7 @@ mod tests {
             assert_eq!((arena.version(id), arena.hash(id)), (FIRST, (7, 9)));
             assert!(!arena.is_listed(id));
             arena.set_listed(id, true);
-            let deleted = Version { seq: 8, deleted: true, position: 9, len: 0 };
+            let deleted = Version { seq: 8, deleted: true, offset: 9, len: 0 };
             arena.set(id, deleted, 5);
             assert_eq!((arena.version(id), arena.cached(id)), (deleted, 5));
             assert!(arena.is_listed(id) && arena.hash(id) == (7, 9));

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::index::arena::OpenSlab;
 use crate::index::entry::{EntryId, SHARD_COUNT, Version};
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::leaf::{LEAF_ENTRIES_MAX, Leaf};
-use crate::index::order::KeyOrder;
 use crate::index::slots::{Slots, slot};
+use crate::index::sorted_keys::SortedKeys;
 use crate::index::table::Table;
 
 /// The part of an index that one thread built.
@@ -73,7 +73,7 @@ impl IndexPart {
             table.health().fail("a key is added to a run that was begun");
             return Err(BuildError::Unsorted);
         };
-        // Where leaves meet, `KeyOrder::from_leaves` checks.
+        // Where leaves meet, `SortedKeys::from_leaves` checks.
         if self.ids.last().is_some_and(|last| !table.arena().is_below(*last, key)) {
             return Err(BuildError::Unsorted);
         }
@@ -101,7 +101,7 @@ pub(crate) fn finish(
     table: &Table,
     mut parts: Vec<IndexPart>,
     threads: usize,
-) -> Result<HashMap<u32, Keys>, BuildError> {
+) -> Result<HashMap<u32, KeyspaceKeys>, BuildError> {
     let mut runs = Vec::new();
     for part in &mut parts {
         part.end_leaf(table);
@@ -133,8 +133,8 @@ pub(crate) fn finish(
             scope.spawn(fill);
         }
         for (id, (leaves, count)) in keyspaces {
-            match KeyOrder::from_leaves(table.arena(), leaves) {
-                Some(order) => drop(all.insert(id, Keys::from_order(id, order, count))),
+            match SortedKeys::from_leaves(table.arena(), leaves) {
+                Some(sorted) => drop(all.insert(id, KeyspaceKeys::from_sorted(id, sorted, count))),
                 None => sorted = Err(BuildError::Unsorted),
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! word 0                 | sequence number << 1, 1 if it deleted the key
-//! word 1                 | position of the record
+//! word 1                 | offset of the record in the log
 //! word 2                 | where the value is cached; 0 if it is not
 //! word 3   bits  0 to 22 | length of the key
 //!          bit  23       | the entry was used: memory after the last entry of a slab is zero
@@ -22,7 +22,7 @@ pub(super) const SHARD_COUNT: usize = 1 << u8::BITS;
 /// The words of an entry before its key, and what each is.
 pub(super) const HEADER_WORDS: usize = 5;
 pub(super) const WORD_VERSION: usize = 0;
-pub(super) const WORD_POSITION: usize = 1;
+pub(super) const WORD_OFFSET: usize = 1;
 pub(super) const WORD_CACHED: usize = 2;
 pub(super) const WORD_LENGTHS: usize = 3;
 pub(super) const WORD_KEYSPACE: usize = 4;
@@ -68,8 +68,8 @@ pub(crate) struct Version {
     pub(crate) seq: u64,
     /// Whether the record deleted the key.
     pub(crate) deleted: bool,
-    /// The position of the record.
-    pub(crate) position: u64,
+    /// The offset of the record in the log.
+    pub(crate) offset: u64,
     /// The length of the value.
     pub(crate) len: u32,
 }

@@ -1,4 +1,4 @@
-//! The leaves of an order: sorted entries, up to [`LEAF_ENTRIES_MAX`].
+//! The leaves of sorted keys: sorted entries, up to [`LEAF_ENTRIES_MAX`].
 //!
 //! A leaf stores, beside each entry, four bytes of its key: those after the longest common prefix
 //! of the leaf. Most comparisons need only these, and no access to an entry.
@@ -11,7 +11,7 @@ use crate::index::entry::{EntryId, key_word};
 /// The most entries of a leaf.
 pub(super) const LEAF_ENTRIES_MAX: usize = 512;
 
-/// Entries in the order of their keys, a part of the order of a keyspace.
+/// Entries sorted by their keys, a part of those of a keyspace.
 #[derive(Debug)]
 pub(super) struct Leaf {
     /// The length of a common prefix of all keys here.

@@ -1,13 +1,13 @@
-//! Finds the entry of a key by its hash, and orders the writers of a key.
+//! Finds the entry of a key by its hash, and keeps the writers of a key in turn.
 //!
 //! The keys are spread over shards by their hash. A shard has two locks:
 //!
-//! - *The order lock* is held by a writer from before its record gets its place in the log until
+//! - *The write lock* is held by a writer from before its record gets its place in the log until
 //!   the index names it. So the versions of a key follow each other as its records do. It is never
 //!   held during I/O, and no reader takes it.
 //! - *The table lock* is held for one lookup or change, for a fraction of a microsecond.
 //!
-//! Several order locks are taken in the order of the shards, before any table lock. One table lock
+//! Several write locks are taken in the order of the shards, before any table lock. One table lock
 //! is held at a time.
 
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub(crate) struct Table {
 #[derive(Default)]
 #[repr(align(64))]
 struct Shard {
-    order: Mutex<()>,
+    write_lock: Mutex<()>,
     table: RwLock<ShardEntries>,
 }
 
@@ -129,28 +129,28 @@ impl Table {
         self.arena.version(id)
     }
 
-    /// Takes the order lock of one shard.
+    /// Takes the write lock of one shard.
     #[inline]
-    pub(crate) fn order(&self, shard: u8) -> MutexGuard<'_, ()> {
-        self.shards[usize::from(shard)].order.lock()
+    pub(crate) fn lock_writes(&self, shard: u8) -> MutexGuard<'_, ()> {
+        self.shards[usize::from(shard)].write_lock.lock()
     }
 
-    /// Takes the order locks of these shards, which must be sorted and without repetitions.
-    pub(crate) fn orders(&self, shards: &[u8]) -> Vec<MutexGuard<'_, ()>> {
+    /// Takes the write locks of these shards, which must be sorted and without repetitions.
+    pub(crate) fn lock_writes_of(&self, shards: &[u8]) -> Vec<MutexGuard<'_, ()>> {
         debug_assert!(shards.is_sorted_by(|a, b| a < b), "sorted, so that writers do not deadlock");
-        shards.iter().map(|shard| self.order(*shard)).collect()
+        shards.iter().map(|shard| self.lock_writes(*shard)).collect()
     }
 
-    /// Takes all order locks: no record gets its place meanwhile.
-    pub(crate) fn all_orders(&self) -> Vec<MutexGuard<'_, ()>> {
-        self.shards.iter().map(|shard| shard.order.lock()).collect()
+    /// Takes all write locks: no record gets its place meanwhile.
+    pub(crate) fn lock_all_writes(&self) -> Vec<MutexGuard<'_, ()>> {
+        self.shards.iter().map(|shard| shard.write_lock.lock()).collect()
     }
 
-    /// Waits until every writer that has an order lock has released it: then the index names each
+    /// Waits until every writer that has a write lock has released it: then the index names each
     /// record that has its place already.
     pub(crate) fn await_writers(&self) {
         for shard in &self.shards {
-            drop(shard.order.lock());
+            drop(shard.write_lock.lock());
         }
     }
 
@@ -182,7 +182,7 @@ impl Table {
         self.arena.has_key(id, key.keyspace, key.key)
     }
 
-    /// Sets the newest version of a key. The caller holds the order lock of the key's shard, so the
+    /// Sets the newest version of a key. The caller holds the write lock of the key's shard, so the
     /// version is newer than any other. No reader reads before `horizon`.
     pub(crate) fn set(
         &self,
@@ -215,7 +215,7 @@ impl Table {
     }
 
     /// Sets the newest version of an entry to a delete. `None` if the key is deleted already, or a
-    /// newer record put it. The caller holds the order lock, and the order of the keyspace.
+    /// newer record put it. The caller holds the write lock, and the sorted keys of the keyspace.
     pub(crate) fn delete_entry(
         &self,
         id: EntryId,
@@ -237,7 +237,7 @@ impl Table {
         Some(EntryChange { id, old: Some(old), list })
     }
 
-    /// Replaces a version by its copy, if it is still the newest. The caller holds the order lock.
+    /// Replaces a version by its copy, if it is still the newest. The caller holds the write lock.
     pub(crate) fn set_moved(
         &self,
         key: HashedKey<'_>,
@@ -286,8 +286,8 @@ impl Table {
     }
 
     /// The version of an entry at a point in time, which is at or after the horizon; `None` when
-    /// the key did not exist. The caller keeps the entry from being freed: it holds the order of
-    /// its keyspace.
+    /// the key did not exist. The caller keeps the entry from being freed: it holds the sorted keys
+    /// of its keyspace.
     pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<CurrentVersion> {
         let (shard, _) = self.arena.hash(id);
         self.version_at(&self.shards[usize::from(shard)].table.read(), id, seq)
@@ -322,8 +322,8 @@ impl Table {
     }
 
     /// Removes the entry of a deleted key, if no reader at or after `horizon` may read a version of
-    /// it. Otherwise says why not. The caller holds the order of the keyspace for writing, and
-    /// frees the entry after it removed it there.
+    /// it. Otherwise says why not. The caller holds the sorted keys of the keyspace for writing,
+    /// and frees the entry after it removed it there.
     pub(crate) fn remove_deleted(&self, id: EntryId, horizon: u64) -> Removal {
         let arena = &self.arena;
         let (shard, hash) = arena.hash(id);
@@ -340,7 +340,7 @@ impl Table {
         let was_there = entries.ids.remove(hash, id);
         match self.health().ensure(was_there, "the entry of a deleted key is in its table") {
             Ok(()) => Removal::Removed,
-            // It is not freed: another key would get it while its order names it.
+            // It is not freed: another key would get it while the sorted keys name it.
             Err(_) => Removal::Later,
         }
     }

@@ -3,7 +3,7 @@
 use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::CheckError;
+use crate::base::operation_errors::ReadError;
 use crate::base::options::COMPONENT;
 use crate::record::Record;
 
@@ -12,8 +12,9 @@ use crate::record::Record;
 /// [`esker_log::verify`] reports those.
 ///
 /// # Errors
-/// [`CheckError`].
-pub fn check_records(log: &ReadOnlyLog) -> Result<u64, CheckError> {
+/// [`ReadError`]: [`ReadError::Trimmed`] where the writer dropped records before they were read,
+/// and [`ReadError::Store`].
+pub fn check_records(log: &ReadOnlyLog) -> Result<u64, ReadError> {
     log.component().expect(COMPONENT)?;
     let mut stream = log.stream(Start::Oldest)?;
     let mut count = 0;

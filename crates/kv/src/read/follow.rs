@@ -22,24 +22,24 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::RefreshError;
+use crate::base::operation_errors::ApplyError;
 use crate::base::store_error::refuse_if_forked;
 use crate::base::trim_retries::TrimRetries;
 use crate::index::entry::Version;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::record::Record;
 use crate::state::apply::apply_record;
 use crate::state::keyspaces::{CATALOG_ID, CatalogChange, DEFAULT_ID};
 use crate::state::log_follower::{CatchUp, FollowCursor, LogFollower};
 use crate::state::records::Records;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// A [`CatalogChange`] that is applied later: the name of a keyspace, and its number.
 type PendingChange = (String, Option<u32>);
 
-impl View {
+impl StoreState {
     /// Applies the records that became durable since the last call.
-    pub(crate) fn refresh(&self) -> Result<(), RefreshError> {
+    pub(crate) fn refresh(&self) -> Result<(), ApplyError> {
         let Records::ReadOnly(log, follow) = self.records() else { return Ok(()) };
         refuse_if_forked()?;
         let mut cursor = follow.lock();
@@ -57,12 +57,12 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         log.refresh()?;
         let mut trim_retries = TrimRetries::default();
         loop {
             match self.apply_stream(log, follow, cursor) {
-                Err(RefreshError::Trimmed(trimmed)) => {
+                Err(ApplyError::Trimmed(trimmed)) => {
                     trim_retries.count(trimmed)?;
                     // In this order; see `backup`.
                     log.refresh()?;
@@ -81,7 +81,7 @@ impl View {
         log: &ReadOnlyLog,
         follow: &LogFollower,
         cursor: &mut FollowCursor,
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         let mut stream = match cursor.stream.take() {
             Some(stream) => stream,
             None => log.stream(Start::After(Seq(follow.applied())))?,
@@ -125,16 +125,17 @@ impl View {
         cursor: &mut FollowCursor,
         record: &Record<'_>,
         place: (u64, u64),
-    ) -> Result<(), RefreshError> {
+    ) -> Result<(), ApplyError> {
         let id = record.keyspace;
-        let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+        let keys =
+            cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(KeyspaceKeys::new(id, "")));
         let horizon = self.horizon();
         // Only what readers see now is kept. So a key that is written often while the reader
         // catches up takes no more memory than one that is written once.
         self.table().set_visible(self.durable());
         apply_record(self.table(), keys, record, place, horizon, true)?;
-        if keys.wants_ordering(horizon) {
-            keys.put_in_order(self.table(), horizon);
+        if keys.wants_sorting(horizon) {
+            keys.sort_waiting(self.table(), horizon);
         }
         Ok(())
     }
@@ -147,7 +148,7 @@ impl View {
         changes: Vec<PendingChange>,
         last: u64,
     ) {
-        let version = Version { seq: last, deleted: true, position: 0, len: 0 };
+        let version = Version { seq: last, deleted: true, offset: 0, len: 0 };
         let catch_up = cursor.catch_up.take();
         if let Some(CatchUp { oldest, .. }) = catch_up {
             let oldest = oldest.unwrap_or(u64::MAX);
@@ -189,7 +190,8 @@ impl View {
             cursor.keyspaces.remove(&keys.id);
         }
         if let Some(id) = id {
-            let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+            let keys =
+                cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(KeyspaceKeys::new(id, "")));
             keys.set_name(name);
             self.keyspaces().insert(Arc::clone(keys));
         }

@@ -5,16 +5,16 @@ use esker_log::{Payload, Position, Seq};
 
 use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::key_checks::{KeyRefusal, check_key};
-use crate::base::operation_errors::{ReadError, RefreshError, SnapshotError};
-use crate::base::store_error::refuse_if_forked;
+use crate::base::operation_errors::{ApplyError, ReadError};
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::trim_retries::TrimRetries;
 use crate::cache::value::Value;
 use crate::index::entry::{HashedKey, Version};
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::CurrentVersion;
 use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// The most bytes of a value that is returned from the cache when it was read from a file.
 const CACHED_RETURN_BYTES_MAX: usize = 4 << 10;
@@ -33,13 +33,17 @@ enum ReadPoint {
     At(u64),
 }
 
-impl View {
+impl StoreState {
     /// Hashes a key of a keyspace that exists.
     ///
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
-    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>, KeyRefusal> {
+    pub(crate) fn key<'a>(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &'a [u8],
+    ) -> Result<HashedKey<'a>, KeyRefusal> {
         refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
@@ -50,7 +54,7 @@ impl View {
 
     /// The newest accepted value.
     #[inline]
-    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub(crate) fn get(&self, keys: &KeyspaceKeys, key: &[u8]) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Newest)
     }
 
@@ -58,7 +62,7 @@ impl View {
     /// while others are under way.
     pub(crate) fn get_many<K: AsRef<[u8]>>(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         all: &[K],
     ) -> Result<Vec<Option<Value>>, ReadError> {
         let mut values = Vec::with_capacity(all.len());
@@ -132,26 +136,30 @@ impl View {
     }
 
     /// The newest durable value.
-    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>, ReadError> {
+    pub(crate) fn get_durable(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &[u8],
+    ) -> Result<Option<Value>, ReadError> {
         self.read(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         key: &[u8],
         seq: u64,
-    ) -> Result<Option<Value>, SnapshotError> {
-        let (key, point) = (self.key(keys, key).map_err(ReadError::from)?, ReadPoint::At(seq));
+    ) -> Result<Option<Value>, ReadError> {
+        let (key, point) = (self.key(keys, key)?, ReadPoint::At(seq));
         match self.read(key, point) {
             Err(ReadError::Trimmed(_)) if matches!(self.records(), Records::ReadOnly(..)) => {}
-            value => return Ok(value?),
+            value => return value,
         }
-        self.refresh().map_err(ReadError::from)?;
+        self.refresh()?;
         match self.find(key, point) {
             Some(current) => self.successor(key, &current).map(Some),
-            None => Ok(self.absent(key, point)?),
+            None => self.absent(key, point),
         }
     }
 
@@ -260,13 +268,14 @@ impl View {
             (ReadPoint::At(seq), _) => seq,
         };
         let known = self.gap().refuse_key(key.keyspace, key.key, at);
-        known.map(|()| None).map_err(ReadError::Quarantined)
+        known.map_err(StoreError::Quarantined)?;
+        Ok(None)
     }
 
     /// Applies everything durable by now, if another process writes the log and dropped a record.
     /// `false` if nothing can be done about the error.
     #[cold]
-    fn follow_dropped(&self, error: &ReadError) -> Result<bool, RefreshError> {
+    fn follow_dropped(&self, error: &ReadError) -> Result<bool, ApplyError> {
         let dropped = matches!(error, ReadError::Trimmed(_));
         if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
@@ -278,27 +287,22 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(
-        &self,
-        key: HashedKey<'_>,
-        current: &CurrentVersion,
-    ) -> Result<Value, SnapshotError> {
+    fn successor(&self, key: HashedKey<'_>, current: &CurrentVersion) -> Result<Value, ReadError> {
         let next = self.table().successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else {
-            return Err(SnapshotError::Expired);
+            return Err(ReadError::SnapshotExpired);
         };
         let payload = self.read_record(key.key, next).map_err(|error| match error {
-            ReadError::Trimmed(_) => SnapshotError::Expired,
-            error => error.into(),
+            ReadError::Trimmed(_) => ReadError::SnapshotExpired,
+            error => error,
         })?;
-        let decoded = decode_put(&payload, key.keyspace, key.key, next);
-        match decoded.map_err(ReadError::from)? {
+        match decode_put(&payload, key.keyspace, key.key, next)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
             }
             // It replaced the value.
-            (_, false) => Err(SnapshotError::Expired),
+            (_, false) => Err(ReadError::SnapshotExpired),
         }
     }
 
@@ -348,14 +352,14 @@ impl View {
     fn read_record(&self, key: &[u8], version: Version) -> Result<Payload, ReadError> {
         let place = RecordPlace {
             seq: Seq(version.seq),
-            position: Position(version.position),
+            position: Position(version.offset),
             len: put_len(key.len(), version.len as usize),
         };
         Ok(self.records().read_placed(place)?)
     }
 
     /// Whether the key exists.
-    pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool, ReadError> {
+    pub(crate) fn contains(&self, keys: &KeyspaceKeys, key: &[u8]) -> Result<bool, ReadError> {
         let key = self.key(keys, key)?;
         self.refuse_if_closing()?;
         let exists = self.find_newest(key).is_some();
@@ -396,7 +400,7 @@ mod tests {
         let mut payload = Vec::new();
         let change = Change::Put { value: b"value", moved: true };
         Record { keyspace: 2, key: b"key", change }.encode(&mut payload);
-        let version = Version { seq: 7, deleted: false, position: 0, len: 5 };
+        let version = Version { seq: 7, deleted: false, offset: 0, len: 5 };
         let value = |keyspace, key: &[u8], version| {
             decode_put(&payload, keyspace, key, version).ok().map(|(value, _)| value.to_vec())
         };

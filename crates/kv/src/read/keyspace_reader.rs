@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::operation_errors::ReadError;
+use crate::base::store_error::StoreError;
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
@@ -41,9 +42,9 @@ impl KeyspaceReader {
     /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
     ///
     /// # Errors
-    /// [`ReadError`]; [`ReadError::Quarantined`] if the newest record of the key may be lost.
+    /// [`ReadError`]; [`StoreError::Quarantined`] if the newest record of the key may be lost.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
-        self.view.get(&self.keys, key.as_ref())
+        self.state.get(&self.keys, key.as_ref())
     }
 
     /// Returns the durable value of a key: the one that a crash would leave at least.
@@ -51,7 +52,7 @@ impl KeyspaceReader {
     /// # Errors
     /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>, ReadError> {
-        self.view.get_durable(&self.keys, key.as_ref())
+        self.state.get_durable(&self.keys, key.as_ref())
     }
 
     /// Returns the values of several keys, in their order. Faster than as many calls of
@@ -61,24 +62,24 @@ impl KeyspaceReader {
     /// # Errors
     /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>, ReadError> {
-        self.view.get_many(&self.keys, keys)
+        self.state.get_many(&self.keys, keys)
     }
 
     /// Returns whether a key exists. Never reads from the disk.
     ///
     /// # Errors
     /// [`ReadError`]: [`ReadError::KeyTooLarge`], [`ReadError::KeyspaceDropped`],
-    /// [`ReadError::Quarantined`], [`ReadError::Store`].
+    /// [`ReadError::Store`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool, ReadError> {
-        self.view.contains(&self.keys, key.as_ref())
+        self.state.contains(&self.keys, key.as_ref())
     }
 
     /// Scans a range of keys in order, as they are now.
     ///
     /// # Errors
     /// [`ReadError`]: [`ReadError::KeyspaceDropped`], [`ReadError::Store`];
-    /// [`ReadError::Quarantined`] if a record of any key of the range may be lost. The items have a
-    /// [`SnapshotError`](crate::SnapshotError).
+    /// [`StoreError::Quarantined`] if a record of any key of the range may be lost. An item may
+    /// also be [`ReadError::SnapshotExpired`].
     ///
     /// # Examples
     /// ```
@@ -107,18 +108,18 @@ impl KeyspaceReader {
     }
 
     fn scan_range(&self, range: KeyRange) -> Result<Scan, ReadError> {
-        self.view.refuse_if_closing()?;
+        self.state.refuse_if_closing()?;
         if self.keys.is_dropped() {
             return Err(ReadError::KeyspaceDropped { name: self.keys.name().into() });
         }
-        let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
-        let pin = view.pin_newest();
-        let known = view.gap().refuse_range(keys.id, range.low(), range.high(), pin.seq());
+        let (state, keys) = (Arc::clone(&self.state), Arc::clone(&self.keys));
+        let pin = state.pin_newest();
+        let known = state.gap().refuse_range(keys.id, range.low(), range.high(), pin.seq());
         if let Err(gap) = known {
-            view.snapshots().close(&pin);
-            return Err(ReadError::Quarantined(gap));
+            state.snapshots().close(&pin);
+            return Err(StoreError::Quarantined(gap).into());
         }
-        Ok(Scan::new(view, keys, pin, true, range))
+        Ok(Scan::new(state, keys, pin, true, range))
     }
 }
 

@@ -7,12 +7,12 @@ use crate::cache::value::Value;
 use crate::index::table::CurrentVersion;
 use crate::read::get::decode_put;
 use crate::record::put_len;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// The most bytes of records that are read ahead from files.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
-impl View {
+impl StoreState {
     /// Reads the values of these versions of keys of one keyspace that are in files, as far as they
     /// can be read together. Returns the number of each in the order given, and the value.
     pub(crate) fn read_ahead<'a>(
@@ -34,7 +34,7 @@ impl View {
             }
             places.push(RecordPlace {
                 seq: Seq(version.seq),
-                position: Position(version.position),
+                position: Position(version.offset),
                 len,
             });
             cold.push((n, key, current));

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::operation_errors::{ReadError, SnapshotError};
+use crate::base::operation_errors::ReadError;
 use crate::cache::value::Value;
 use crate::index::entry::EntryId;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::CurrentVersion;
 use crate::read::key_range::KeyRange;
 use crate::state::snapshots::SnapshotPin;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// The most keys that are looked up at a time, while no key can be removed.
 const STEP_KEYS_MAX: usize = 256;
@@ -27,12 +27,12 @@ const PREFETCH_ENTRIES: usize = 16;
 /// point in time. [`Scan::rev`] reverses the order.
 ///
 /// It keeps its point in time open, as a [`Snapshot`](crate::Snapshot) does, and may end with
-/// [`SnapshotError::Expired`]. Values that are not in memory are read from the disk by `next`,
+/// [`ReadError::SnapshotExpired`]. Values that are not in memory are read from the disk by `next`,
 /// which blocks: several at a time, up to a megabyte, with up to 8 threads.
 #[derive(Debug)]
 pub struct Scan {
-    view: Arc<View>,
-    keys: Arc<Keys>,
+    state: Arc<StoreState>,
+    keys: Arc<KeyspaceKeys>,
     pin: Arc<SnapshotPin>,
     /// Whether the scan closes the pin at its end.
     owns_pin: bool,
@@ -49,24 +49,24 @@ pub struct Scan {
 impl Drop for Scan {
     fn drop(&mut self) {
         if self.owns_pin {
-            self.view.close_snapshot(&self.pin);
+            self.state.close_snapshot(&self.pin);
         }
     }
 }
 
 impl Scan {
     pub(crate) fn new(
-        view: Arc<View>,
-        keys: Arc<Keys>,
+        state: Arc<StoreState>,
+        keys: Arc<KeyspaceKeys>,
         pin: Arc<SnapshotPin>,
         owns_pin: bool,
         range: KeyRange,
     ) -> Self {
         let done = range.is_empty();
         // Keys that are written from here on are not visible to this scan.
-        keys.put_in_order(view.table(), view.horizon());
+        keys.sort_waiting(state.table(), state.horizon());
         Self {
-            view,
+            state,
             keys,
             pin,
             owns_pin,
@@ -89,14 +89,14 @@ impl Scan {
 
     /// Looks up the next keys.
     fn fill(&mut self) {
-        let arena = self.view.table().arena();
-        let order = self.keys.order();
+        let arena = self.state.table().arena();
+        let sorted = self.keys.sorted();
         let mut keys = Vec::new();
         let mut ends = Vec::with_capacity(self.step);
         let mut cursor = match (self.reverse, &self.range.high) {
-            (false, _) => order.seek(arena, &self.range.low),
-            (true, Some(high)) => order.seek(arena, high),
-            (true, None) => order.end(),
+            (false, _) => sorted.seek(arena, &self.range.low),
+            (true, Some(high)) => sorted.seek(arena, high),
+            (true, None) => sorted.end(),
         };
         // Bounded also where no key of the range existed then.
         let mut last = None;
@@ -106,7 +106,7 @@ impl Scan {
             near.clear();
             while near.len() < PREFETCH_ENTRIES
                 && let Some((id, next)) =
-                    if self.reverse { order.previous(cursor) } else { order.next(cursor) }
+                    if self.reverse { sorted.previous(cursor) } else { sorted.next(cursor) }
             {
                 arena.prefetch(id);
                 near.push(id);
@@ -120,7 +120,7 @@ impl Scan {
                     break;
                 }
                 last = Some(*id);
-                if let Some(current) = self.view.table().at(*id, self.pin.seq()) {
+                if let Some(current) = self.state.table().at(*id, self.pin.seq()) {
                     let start = keys.len();
                     arena.copy_key(*id, &mut keys);
                     ends.push((start, keys.len(), current));
@@ -138,10 +138,10 @@ impl Scan {
                 self.range.low = key;
             }
         }
-        drop(order);
+        drop(sorted);
         let keys = Bytes::from(keys);
         let versions = ends.iter().map(|(start, end, at)| (&keys[*start..*end], at));
-        let read = self.view.read_ahead(self.keys.id, versions).into_iter();
+        let read = self.state.read_ahead(self.keys.id, versions).into_iter();
         self.ahead.extend(read.map(|(n, value)| (ends[n].2.id, value)));
         let entries = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
         self.entries.extend(entries);
@@ -149,7 +149,7 @@ impl Scan {
     }
 
     fn is_outside(&self, id: EntryId) -> bool {
-        let arena = self.view.table().arena();
+        let arena = self.state.table().arena();
         if self.reverse {
             arena.is_below(id, &self.range.low)
         } else {
@@ -157,8 +157,8 @@ impl Scan {
         }
     }
 
-    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>, SnapshotError> {
-        self.view.refuse_if_closing()?;
+    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>, ReadError> {
+        self.state.refuse_if_closing()?;
         loop {
             if let Some((key, current)) = self.entries.pop_front() {
                 let value = match self.ahead.front() {
@@ -174,28 +174,28 @@ impl Scan {
             }
             if self.keys.is_dropped() {
                 let name = self.keys.name().into();
-                return Err(ReadError::KeyspaceDropped { name }.into());
+                return Err(ReadError::KeyspaceDropped { name });
             }
             self.fill();
             self.pin.check()?;
-            self.view.health().check_invariants()?;
+            self.state.health().check_invariants()?;
         }
     }
 
-    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value, SnapshotError> {
-        self.view.value(self.keys.id, key, current).or_else(|error| {
+    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value, ReadError> {
+        self.state.value(self.keys.id, key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
-            match self.view.get_at(&self.keys, key, self.pin.seq()) {
+            match self.state.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
-                Err(SnapshotError::Expired) => Err(SnapshotError::Expired),
-                _ => Err(error.into()),
+                Err(ReadError::SnapshotExpired) => Err(ReadError::SnapshotExpired),
+                _ => Err(error),
             }
         })
     }
 }
 
 impl Iterator for Scan {
-    type Item = Result<(Bytes, Value), SnapshotError>;
+    type Item = Result<(Bytes, Value), ReadError>;
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {

@@ -5,36 +5,36 @@ use std::sync::Arc;
 use bytes::Bytes;
 use esker_log::Seq;
 
-use crate::base::operation_errors::{ReadError, SnapshotError};
-use crate::base::store_error::refuse_if_forked;
+use crate::base::operation_errors::ReadError;
+use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::cache::value::Value;
 use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 use crate::state::snapshots::SnapshotPin;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
 /// A store as it was at one point in time, for reading.
 ///
 /// While it is open, the versions that it sees are kept, in memory and on the disk, within bounds:
 /// see [`Options::history_bytes`](crate::Options::history_bytes) and
 /// [`Options::snapshot_timeout`](crate::Options::snapshot_timeout). Beyond those it expires, and
-/// every call returns [`SnapshotError::Expired`]. Drop it when it is not needed any more.
+/// every call returns [`ReadError::SnapshotExpired`]. Drop it when it is not needed any more.
 #[derive(Debug)]
 pub struct Snapshot {
-    view: Arc<View>,
+    state: Arc<StoreState>,
     pin: Arc<SnapshotPin>,
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.view.close_snapshot(&self.pin);
+        self.state.close_snapshot(&self.pin);
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(view: Arc<View>, pin: Arc<SnapshotPin>) -> Self {
-        Self { view, pin }
+    pub(crate) fn new(state: Arc<StoreState>, pin: Arc<SnapshotPin>) -> Self {
+        Self { state, pin }
     }
 
     /// Returns the position of the last write that it sees.
@@ -46,16 +46,16 @@ impl Snapshot {
     /// [`Keyspace`](crate::Keyspace) or a [`KeyspaceReader`].
     ///
     /// # Errors
-    /// [`SnapshotError`]: [`SnapshotError::Expired`], [`SnapshotError::AnotherStore`], and as
+    /// [`ReadError`]: [`ReadError::SnapshotExpired`], [`ReadError::AnotherStore`], and as
     /// [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get(
         &self,
         keyspace: &impl AsRef<KeyspaceReader>,
         key: impl AsRef<[u8]>,
-    ) -> Result<Option<Value>, SnapshotError> {
+    ) -> Result<Option<Value>, ReadError> {
         let keyspace = keyspace.as_ref();
         self.check(keyspace)?;
-        let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
+        let value = self.state.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
         value
     }
@@ -65,13 +65,13 @@ impl Snapshot {
     /// expires with it.
     ///
     /// # Errors
-    /// [`SnapshotError`]: [`SnapshotError::Expired`], [`SnapshotError::AnotherStore`], and as
+    /// [`ReadError`]: [`ReadError::SnapshotExpired`], [`ReadError::AnotherStore`], and as
     /// [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan(
         &self,
         keyspace: &impl AsRef<KeyspaceReader>,
         range: impl Into<KeyRange>,
-    ) -> Result<SnapshotScan<'_>, SnapshotError> {
+    ) -> Result<SnapshotScan<'_>, ReadError> {
         self.scan_range(keyspace.as_ref(), range.into())
     }
 
@@ -83,7 +83,7 @@ impl Snapshot {
         &self,
         keyspace: &impl AsRef<KeyspaceReader>,
         prefix: impl AsRef<[u8]>,
-    ) -> Result<SnapshotScan<'_>, SnapshotError> {
+    ) -> Result<SnapshotScan<'_>, ReadError> {
         self.scan_range(keyspace.as_ref(), KeyRange::prefix(prefix))
     }
 
@@ -91,18 +91,18 @@ impl Snapshot {
         &self,
         keyspace: &KeyspaceReader,
         range: KeyRange,
-    ) -> Result<SnapshotScan<'_>, SnapshotError> {
+    ) -> Result<SnapshotScan<'_>, ReadError> {
         self.check(keyspace)?;
-        let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
-        let known = view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq());
-        known.map_err(ReadError::Quarantined)?;
-        let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
+        let (state, keys) = (Arc::clone(&self.state), Arc::clone(&keyspace.keys));
+        let known = state.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq());
+        known.map_err(StoreError::Quarantined)?;
+        let scan = Scan::new(state, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }
 
-    fn check(&self, keyspace: &KeyspaceReader) -> Result<(), SnapshotError> {
-        if !Arc::ptr_eq(&self.view, &keyspace.view) {
-            return Err(SnapshotError::AnotherStore);
+    fn check(&self, keyspace: &KeyspaceReader) -> Result<(), ReadError> {
+        if !Arc::ptr_eq(&self.state, &keyspace.state) {
+            return Err(ReadError::AnotherStore);
         }
         refuse_if_forked()?;
         self.pin.check()
@@ -127,7 +127,7 @@ impl SnapshotScan<'_> {
 }
 
 impl Iterator for SnapshotScan<'_> {
-    type Item = Result<(Bytes, Value), SnapshotError>;
+    type Item = Result<(Bytes, Value), ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.scan.next()

@@ -1,23 +1,23 @@
 //! Applying a record of the log to the index, at opening and when another process wrote it.
 
 use crate::index::entry::Version;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::{IndexError, Table};
 use crate::record::{Change, Record};
 
-/// Applies a record of this keyspace, with its number and position. One thread at a time applies
+/// Applies a record of this keyspace, with its number and offset. One thread at a time applies
 /// records. With `may_be_newer`, the index may have a newer version of the key already.
 pub(crate) fn apply_record(
     table: &Table,
-    keys: &Keys,
+    keys: &KeyspaceKeys,
     record: &Record<'_>,
-    (seq, position): (u64, u64),
+    (seq, offset): (u64, u64),
     horizon: u64,
     may_be_newer: bool,
 ) -> Result<(), IndexError> {
     let Record { keyspace, key, change } = *record;
     debug_assert_eq!(keyspace, keys.id, "a record is applied to its own keyspace");
-    let mut version = Version { seq, deleted: false, position, len: 0 };
+    let mut version = Version { seq, deleted: false, offset, len: 0 };
     match change {
         Change::Put { value, .. } => {
             version.len = value.len() as u32;

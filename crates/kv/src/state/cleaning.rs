@@ -37,9 +37,10 @@ pub(crate) struct Cleaning {
 /// The moments at which writes start passes.
 #[derive(Debug, Default)]
 struct Schedule {
-    /// The position of the log and the replaced bytes, added, when a pass was last considered.
+    /// The offset of the end of the log and the replaced bytes, added, when a pass was last
+    /// considered.
     considered: AtomicU64,
-    /// The position of the log when a pass was last started by a write, durable or not.
+    /// The offset of the end of the log when a pass was last started by a write, durable or not.
     reached: AtomicU64,
 }
 
@@ -56,8 +57,8 @@ struct FullDisk {
 #[derive(Debug, Clone, Copy)]
 struct LiveBytes {
     bytes: u64,
-    /// The position of the log at that moment.
-    position: u64,
+    /// The offset of the end of the log at that moment.
+    offset: u64,
     /// The bytes that had been replaced until then.
     garbage: u64,
 }
@@ -151,23 +152,23 @@ impl Cleaning {
         *self.reclaimed.lock()
     }
 
-    /// Whether it is time for a pass, for a write at this position: the log and the replaced bytes
+    /// Whether it is time for a pass, for a write at this offset: the log and the replaced bytes
     /// have grown by a segment since the last time. `true` once.
     #[inline]
-    pub(crate) fn is_due(&self, position: u64, segment_size: u32) -> bool {
+    pub(crate) fn is_due(&self, offset: u64, segment_size: u32) -> bool {
         let Schedule { considered, reached } = &self.schedule;
-        let grown = position + self.garbage();
+        let grown = offset + self.garbage();
         let last = considered.load(Relaxed);
         if grown < last + u64::from(segment_size)
             || considered.compare_exchange(last, grown, SeqCst, Relaxed).is_err()
         {
             return false;
         }
-        reached.fetch_max(position, Relaxed);
+        reached.fetch_max(offset, Relaxed);
         true
     }
 
-    /// The position of the log when a pass was last due.
+    /// The offset of the end of the log when a pass was last due.
     pub(crate) fn reached(&self) -> u64 {
         self.schedule.reached.load(Relaxed)
     }
@@ -192,18 +193,18 @@ impl Cleaning {
         *self.full_disk.fruitless_at.lock() = (!freed).then_some(garbage);
     }
 
-    /// Stores the live bytes that a pass counted, with the position and the replaced bytes that it
+    /// Stores the live bytes that a pass counted, with the offset and the replaced bytes that it
     /// read before.
-    pub(crate) fn set_live(&self, bytes: u64, position: u64, garbage: u64) {
+    pub(crate) fn set_live(&self, bytes: u64, offset: u64, garbage: u64) {
         debug_assert!(garbage <= self.garbage(), "the replaced bytes never decrease");
-        *self.live.lock() = Some(LiveBytes { bytes, position, garbage });
+        *self.live.lock() = Some(LiveBytes { bytes, offset, garbage });
     }
 
     /// Whether more space is used than twice the live bytes and four segments.
-    pub(crate) fn is_behind(&self, position: u64, disk_bytes: u64, segment_size: u32) -> bool {
+    pub(crate) fn is_behind(&self, offset: u64, disk_bytes: u64, segment_size: u32) -> bool {
         let Some(live) = *self.live.lock() else { return false };
         // An estimate: the counters are read one after the other.
-        let put = position.saturating_sub(live.position);
+        let put = offset.saturating_sub(live.offset);
         let replaced = self.garbage().saturating_sub(live.garbage);
         let live = (live.bytes + put).saturating_sub(replaced);
         disk_bytes > 2 * live + BEHIND_SEGMENTS * u64::from(segment_size)

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::index::keys::Keys;
-use crate::state::view::View;
-use crate::state::writer::Writer;
+use crate::index::keyspace_keys::KeyspaceKeys;
+use crate::state::store_state::StoreState;
+use crate::state::store_writer::StoreWriter;
 
 /// A named set of keys in a store. Cheap to clone.
 ///
 /// This handle writes and reads. [`Keyspace::reader`] only reads.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
-    pub(crate) writer: Arc<Writer>,
+    pub(crate) writer: Arc<StoreWriter>,
     pub(crate) reader: KeyspaceReader,
 }
 
 /// A named set of keys, for reading. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct KeyspaceReader {
-    pub(crate) view: Arc<View>,
-    pub(crate) keys: Arc<Keys>,
+    pub(crate) state: Arc<StoreState>,
+    pub(crate) keys: Arc<KeyspaceKeys>,
 }
 
 impl Keyspace {
@@ -44,14 +44,14 @@ impl AsRef<Self> for KeyspaceReader {
     }
 }
 
-impl View {
-    pub(crate) fn reader(self: &Arc<Self>, keys: &Arc<Keys>) -> KeyspaceReader {
-        KeyspaceReader { view: Arc::clone(self), keys: Arc::clone(keys) }
+impl StoreState {
+    pub(crate) fn reader(self: &Arc<Self>, keys: &Arc<KeyspaceKeys>) -> KeyspaceReader {
+        KeyspaceReader { state: Arc::clone(self), keys: Arc::clone(keys) }
     }
 }
 
-impl Writer {
-    pub(crate) fn handle(self: &Arc<Self>, keys: &Arc<Keys>) -> Keyspace {
-        Keyspace { writer: Arc::clone(self), reader: self.view().reader(keys) }
+impl StoreWriter {
+    pub(crate) fn handle(self: &Arc<Self>, keys: &Arc<KeyspaceKeys>) -> Keyspace {
+        Keyspace { writer: Arc::clone(self), reader: self.state().reader(keys) }
     }
 }

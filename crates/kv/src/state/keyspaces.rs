@@ -8,7 +8,7 @@ use esker_disk::process;
 use esker_log::Seq;
 use parking_lot::{Mutex, RwLock};
 
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::Table;
 use crate::limits::NAME_LIMIT;
 use crate::record::{Change, Record};
@@ -115,21 +115,21 @@ impl Names {
 /// The keyspaces of a store.
 #[derive(Debug)]
 pub(crate) struct Keyspaces {
-    catalog: Arc<Keys>,
-    default: Arc<Keys>,
+    catalog: Arc<KeyspaceKeys>,
+    default: Arc<KeyspaceKeys>,
     names: Arc<Names>,
-    named: RwLock<HashMap<String, Arc<Keys>>>,
+    named: RwLock<HashMap<String, Arc<KeyspaceKeys>>>,
     /// The highest number that any record names, or a keyspace has.
     highest: AtomicU32,
     /// Dropped keyspaces whose entries are not all removed.
-    dropped: Mutex<Vec<Arc<Keys>>>,
+    dropped: Mutex<Vec<Arc<KeyspaceKeys>>>,
 }
 
 impl Keyspaces {
     pub(crate) fn new(
-        catalog: Arc<Keys>,
-        default: Arc<Keys>,
-        named: impl IntoIterator<Item = Arc<Keys>>,
+        catalog: Arc<KeyspaceKeys>,
+        default: Arc<KeyspaceKeys>,
+        named: impl IntoIterator<Item = Arc<KeyspaceKeys>>,
         highest: u32,
     ) -> Self {
         let named: HashMap<_, _> =
@@ -145,11 +145,11 @@ impl Keyspaces {
     }
 
     /// The keyspace that holds the names and numbers of the others.
-    pub(crate) fn catalog(&self) -> &Arc<Keys> {
+    pub(crate) fn catalog(&self) -> &Arc<KeyspaceKeys> {
         &self.catalog
     }
 
-    pub(crate) fn default_keys(&self) -> &Arc<Keys> {
+    pub(crate) fn default_keys(&self) -> &Arc<KeyspaceKeys> {
         &self.default
     }
 
@@ -158,7 +158,7 @@ impl Keyspaces {
     }
 
     /// The keyspace of this name. A child process takes no lock, and finds the default one only.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Keys>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<KeyspaceKeys>> {
         if name == DEFAULT_NAME {
             return Some(Arc::clone(&self.default));
         }
@@ -178,7 +178,7 @@ impl Keyspaces {
         self.highest.load(SeqCst).checked_add(1)
     }
 
-    pub(crate) fn insert(&self, keys: Arc<Keys>) {
+    pub(crate) fn insert(&self, keys: Arc<KeyspaceKeys>) {
         debug_assert!(keys.id >= FIRST_ID && !keys.name().is_empty(), "the catalog names it");
         self.highest.fetch_max(keys.id, SeqCst);
         self.names.insert(keys.id, keys.name());
@@ -198,7 +198,7 @@ impl Keyspaces {
     }
 
     /// Removes the entries of a keyspace that has no name, as [`Keyspaces::remove`] does.
-    pub(crate) fn discard(&self, keys: Arc<Keys>) {
+    pub(crate) fn discard(&self, keys: Arc<KeyspaceKeys>) {
         self.dropped.lock().push(keys);
     }
 
@@ -214,7 +214,7 @@ impl Keyspaces {
 
     /// All keyspaces but the catalog, in the order of their names. In a child process as for
     /// [`Keyspaces::find`].
-    pub(crate) fn all(&self) -> Vec<Arc<Keys>> {
+    pub(crate) fn all(&self) -> Vec<Arc<KeyspaceKeys>> {
         if process::is_forked() {
             return vec![Arc::clone(&self.default)];
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use esker_log::LogStream;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 
 /// The progress of a store along a log that another process writes. By default, nothing of the log
 /// was applied.
@@ -25,7 +25,7 @@ pub(crate) struct FollowCursor {
     /// `None` after an error: the next one begins after the last record that readers see.
     pub(crate) stream: Option<LogStream>,
     /// The keyspaces by their numbers.
-    pub(crate) keyspaces: HashMap<u32, Arc<Keys>>,
+    pub(crate) keyspaces: HashMap<u32, Arc<KeyspaceKeys>>,
     /// Set while records are applied of which some were missed.
     pub(crate) catch_up: Option<CatchUp>,
 }

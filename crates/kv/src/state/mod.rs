@@ -9,6 +9,6 @@ pub(crate) mod log_follower;
 pub(crate) mod records;
 pub(crate) mod request;
 pub(crate) mod snapshots;
+pub(crate) mod store_state;
+pub(crate) mod store_writer;
 pub(crate) mod throttle;
-pub(crate) mod view;
-pub(crate) mod writer;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::base::operation_errors::SnapshotError;
+use crate::base::operation_errors::ReadError;
 use crate::base::store_error::StoreError;
 
 /// The longest time between two calls of `pause` in [`Snapshots::await_newer`].
@@ -41,8 +41,8 @@ impl SnapshotPin {
 
     /// Fails if the snapshot has expired. Checked after each read: only then was everything that
     /// it needed there.
-    pub(crate) fn check(&self) -> Result<(), SnapshotError> {
-        if self.expired.load(SeqCst) { Err(SnapshotError::Expired) } else { Ok(()) }
+    pub(crate) fn check(&self) -> Result<(), ReadError> {
+        if self.expired.load(SeqCst) { Err(ReadError::SnapshotExpired) } else { Ok(()) }
     }
 }
 

@@ -80,11 +80,11 @@ impl Throttle {
     #[inline]
     pub(crate) fn consider(
         &self,
-        position: u64,
+        offset: u64,
         is_behind: impl FnOnce() -> bool,
         is_running: impl FnOnce() -> bool,
     ) -> bool {
-        let (step, last) = (position / STEP_BYTES, self.step.load(Relaxed));
+        let (step, last) = (offset / STEP_BYTES, self.step.load(Relaxed));
         if step <= last
             || self.step.compare_exchange(last, step, Relaxed, Relaxed).is_err()
             || !is_behind()

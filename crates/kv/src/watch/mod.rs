@@ -12,9 +12,8 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use crate::base::corrupted_record::CorruptedRecord;
 use crate::base::operation_errors::WatchError;
 use crate::base::options::COMPONENT;
-#[cfg(doc)]
 use crate::base::store_error::StoreError;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use changes::Changes;
 use keyspace_names::KeyspaceNames;
 
@@ -34,7 +33,7 @@ use keyspace_names::KeyspaceNames;
 /// that opens the store after the drop does not know it: then those changes are left out. The drop
 /// itself is always delivered.
 ///
-/// After a repair, a watch that reaches quarantined records returns [`WatchError::Quarantined`]
+/// After a repair, a watch that reaches quarantined records returns [`StoreError::Quarantined`]
 /// once, and continues after them. A watch of a log leaves out the changes of a keyspace whose
 /// creation is among them.
 ///
@@ -71,11 +70,11 @@ fn refuse_above(durable: Seq, position: Seq) -> Result<(), WatchError> {
 }
 
 impl Watch {
-    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self, WatchError> {
-        writer.view().refuse_if_closing()?;
+    pub(crate) fn from_store(writer: &StoreWriter, from: Seq) -> Result<Self, WatchError> {
+        writer.state().refuse_if_closing()?;
         refuse_above(writer.log.durable(), from)?;
         let stream = writer.log.stream(Start::After(from))?;
-        Ok(Self::new(stream, KeyspaceNames::from_store(writer.view().keyspaces().names()), from))
+        Ok(Self::new(stream, KeyspaceNames::from_store(writer.state().keyspaces().names()), from))
     }
 
     /// Watches the store whose log this is, from a position on. Takes no lock, so that it works
@@ -129,9 +128,9 @@ impl Watch {
     /// last poll, which [`ReadOnlyLog::refresh`] repeats.
     ///
     /// # Errors
-    /// [`WatchError::Trimmed`]; [`WatchError::Quarantined`], after which it continues;
-    /// [`WatchError::CorruptedRecord`], which every later call returns again;
-    /// [`WatchError::Store`], with [`StoreError::Closed`] once the store or the reader is closed.
+    /// [`WatchError::Trimmed`]; and [`WatchError::Store`]: with [`StoreError::Quarantined`], after
+    /// which it continues; with [`StoreError::CorruptedRecord`], which every later call returns
+    /// again; with [`StoreError::Closed`] once the store or the reader is closed.
     pub fn try_next(&mut self) -> Result<Option<Changes>, WatchError> {
         loop {
             self.refuse_if_failed()?;
@@ -160,7 +159,7 @@ impl Watch {
     }
 
     /// Returns the changes as a blocking iterator. It ends after the first error other than
-    /// [`WatchError::Quarantined`].
+    /// [`StoreError::Quarantined`].
     pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Changes, WatchError>> + '_ {
         std::iter::from_fn(|| {
             if self.ended {
@@ -210,13 +209,13 @@ impl Watch {
 }
 
 fn is_final(error: &WatchError) -> bool {
-    !matches!(error, WatchError::Quarantined(_))
+    !matches!(error, WatchError::Store(StoreError::Quarantined(_)))
 }
 
 impl futures_core::Stream for Watch {
     type Item = Result<Changes, WatchError>;
 
-    /// Ends after the first error other than [`WatchError::Quarantined`].
+    /// Ends after the first error other than [`StoreError::Quarantined`].
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         while !this.ended {
@@ -244,7 +243,7 @@ mod tests {
     use crate::Store;
 
     fn is_corrupted<T>(outcome: Result<T, WatchError>) -> bool {
-        matches!(outcome, Err(WatchError::CorruptedRecord(_)))
+        matches!(outcome, Err(WatchError::Store(StoreError::CorruptedRecord(_))))
     }
 
     /// Bug: the stream delivered the changes after the record that the other forms stop at.

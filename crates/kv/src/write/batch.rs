@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::key_checks::{check_key, check_value};
-use crate::base::operation_errors::BatchError;
-use crate::index::keys::Keys;
+use crate::base::operation_errors::WriteError;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::record::{Change, HEADER_BYTES, Record};
 use crate::state::handle::Keyspace;
 
@@ -75,13 +75,14 @@ impl Batch {
     /// Adds a put.
     ///
     /// # Errors
-    /// [`BatchError`]. Nothing was added.
+    /// [`WriteError::KeyTooLarge`], [`WriteError::ValueTooLarge`], [`WriteError::AnotherStore`].
+    /// Nothing was added.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), WriteError> {
         check_value(value.as_ref())?;
         self.add(keyspace, key.as_ref(), Change::Put { value: value.as_ref(), moved: false })
     }
@@ -89,8 +90,8 @@ impl Batch {
     /// Adds a delete. Deleting a key that does not exist is no error.
     ///
     /// # Errors
-    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
-    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), BatchError> {
+    /// [`WriteError::KeyTooLarge`], [`WriteError::AnotherStore`]. Nothing was added.
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<(), WriteError> {
         self.add(keyspace, key.as_ref(), Change::Delete)
     }
 
@@ -98,13 +99,13 @@ impl Batch {
     /// `None`.
     ///
     /// # Errors
-    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
+    /// [`WriteError::KeyTooLarge`], [`WriteError::AnotherStore`]. Nothing was added.
     pub fn expect_value(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: Option<impl AsRef<[u8]>>,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), WriteError> {
         let value = value.map(|value| value.as_ref().to_vec());
         self.expect(keyspace, key.as_ref(), Expectation::Value(value))
     }
@@ -112,13 +113,13 @@ impl Batch {
     /// Adds a condition: the batch is written only if the key exists, or if it does not.
     ///
     /// # Errors
-    /// [`BatchError::KeyTooLarge`], [`BatchError::AnotherStore`]. Nothing was added.
+    /// [`WriteError::KeyTooLarge`], [`WriteError::AnotherStore`]. Nothing was added.
     pub fn expect_exists(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         exists: bool,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), WriteError> {
         self.expect(keyspace, key.as_ref(), Expectation::Exists(exists))
     }
 
@@ -145,7 +146,7 @@ impl Batch {
         keyspace: &Keyspace,
         key: &[u8],
         expectation: Expectation,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), WriteError> {
         check_key(key)?;
         let keyspace = self.add_keyspace(keyspace)?;
         self.conditions.push(Condition { keyspace, key: key.to_vec(), expectation });
@@ -157,7 +158,7 @@ impl Batch {
         keyspace: &Keyspace,
         key: &[u8],
         change: Change<'_>,
-    ) -> Result<(), BatchError> {
+    ) -> Result<(), WriteError> {
         check_key(key)?;
         let index = self.add_keyspace(keyspace)?;
         let start = self.bytes.len();
@@ -172,14 +173,14 @@ impl Batch {
     }
 
     /// Returns the index of a keyspace, and adds it if it is new.
-    fn add_keyspace(&mut self, keyspace: &Keyspace) -> Result<usize, BatchError> {
+    fn add_keyspace(&mut self, keyspace: &Keyspace) -> Result<usize, WriteError> {
         let same = |other: &Keyspace| Arc::ptr_eq(&other.reader.keys, &keyspace.reader.keys);
         if let Some(index) = self.keyspaces.iter().position(same) {
             return Ok(index);
         }
         let first = self.keyspaces.first();
         if first.is_some_and(|first| !Arc::ptr_eq(&first.writer, &keyspace.writer)) {
-            return Err(BatchError::AnotherStore);
+            return Err(WriteError::AnotherStore);
         }
         self.keyspaces.push(keyspace.clone());
         Ok(self.keyspaces.len() - 1)
@@ -197,7 +198,7 @@ impl Batch {
         &self.conditions
     }
 
-    pub(super) fn keys(&self, keyspace: usize) -> &Keys {
+    pub(super) fn keys(&self, keyspace: usize) -> &KeyspaceKeys {
         &self.keyspaces[keyspace].reader.keys
     }
 

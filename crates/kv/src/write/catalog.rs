@@ -6,37 +6,37 @@ use esker_log::Seq;
 use esker_log::component::Purpose;
 
 use crate::base::corrupted_record::CorruptedRecord;
-use crate::base::operation_errors::{KeyspaceError, ReadError, WriteBatchError, WriteError};
+use crate::base::operation_errors::{KeyspaceError, ReadError, WriteError};
 use crate::base::store_error::StoreError;
 use crate::health::BrokenInvariant;
 use crate::index::entry::Version;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::limits::NAME_LIMIT;
 use crate::record::{Change, Record};
 use crate::state::handle::Keyspace;
 use crate::state::keyspaces::{CATALOG_ID, DEFAULT_NAME, FIRST_ID, number};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::write::batch::Batch;
 
-impl Writer {
+impl StoreWriter {
     /// Returns the keyspace of this name; creates it, durably, if there is none.
     pub(crate) fn create_keyspace(
         self: &Arc<Self>,
         name: &str,
-    ) -> Result<Arc<Keys>, KeyspaceError> {
-        let view = self.view();
-        view.refuse_if_closing()?;
+    ) -> Result<Arc<KeyspaceKeys>, KeyspaceError> {
+        let state = self.state();
+        state.refuse_if_closing()?;
         if let Some(size) = invalid_size(name) {
             return Err(KeyspaceError::InvalidName { size });
         }
         let _catalog = self.lock_catalog();
-        if let Some(keys) = view.keyspaces().find(name) {
+        if let Some(keys) = state.keyspaces().find(name) {
             return Ok(keys);
         }
         // A keyspace of this name may have been created by a record that is lost.
-        let known = view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX);
-        known.map_err(KeyspaceError::Quarantined)?;
-        let catalog = self.handle(view.keyspaces().catalog());
+        let known = state.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX);
+        known.map_err(StoreError::Quarantined)?;
+        let catalog = self.handle(state.keyspaces().catalog());
         let id = self.unused_id(&catalog)?;
         let mut batch = Batch::new();
         let next = id.checked_add(1).ok_or(KeyspaceError::IndexFull)?;
@@ -46,25 +46,24 @@ impl Writer {
         }
         // Durable before it is used: its records must not outlive it.
         let created = self.write_batch(&batch).map_err(|error| match error {
-            WriteBatchError::IndexFull => KeyspaceError::IndexFull,
-            WriteBatchError::Store(error) => error.into(),
+            WriteError::IndexFull => KeyspaceError::IndexFull,
+            WriteError::Store(error) => error.into(),
             _ => self.broken_catalog().into(),
         })?;
         let created = created.blocking_wait()?;
-        view.gap().decide(id, b"", None, created.0);
-        let keys = Arc::new(Keys::new(id, name));
-        view.keyspaces().insert(Arc::clone(&keys));
+        state.gap().decide(id, b"", None, created.0);
+        let keys = Arc::new(KeyspaceKeys::new(id, name));
+        state.keyspaces().insert(Arc::clone(&keys));
         Ok(keys)
     }
 
     /// Returns the number for a new keyspace: no record names it, and none that was lost.
     fn unused_id(&self, catalog: &Keyspace) -> Result<u32, KeyspaceError> {
-        let view = self.view();
-        let next = match view.get(&catalog.reader.keys, b"") {
+        let state = self.state();
+        let next = match state.get(&catalog.reader.keys, b"") {
             Ok(counter) => counter,
             // The counter may be in a gap.
-            Err(ReadError::Quarantined(_)) => None,
-            Err(ReadError::CorruptedRecord(record)) => return Err(record.into()),
+            Err(ReadError::Store(StoreError::Quarantined(_))) => None,
             Err(ReadError::Trimmed(trimmed)) => {
                 return Err(StoreError::Log(esker_log::Error::Trimmed(trimmed)).into());
             }
@@ -74,37 +73,37 @@ impl Writer {
         let next = match next.as_deref() {
             None => FIRST_ID,
             Some(value) => number(value).ok_or_else(|| {
-                let counter = view.table().find(view.table().hash(CATALOG_ID, b""));
+                let counter = state.table().find(state.table().hash(CATALOG_ID, b""));
                 let seq = Seq(counter.map_or(0, |counter| counter.version.seq));
                 CorruptedRecord { seq, what: "the counter of the catalog is invalid" }
             })?,
         };
         // Records may name a higher number, if a repair lost the one in the catalog.
-        Ok(next.max(view.keyspaces().unused().ok_or(KeyspaceError::IndexFull)?))
+        Ok(next.max(state.keyspaces().unused().ok_or(KeyspaceError::IndexFull)?))
     }
 
     /// Fails the store for an error that no read or write of the catalog can have.
     #[cold]
     fn broken_catalog(&self) -> BrokenInvariant {
-        let health = self.view().health();
+        let health = self.state().health();
         health.fail("the catalog is never dropped, and its keys and values are within the limits")
     }
 
     /// Drops a keyspace with all of its keys, durably.
     pub(crate) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<(), KeyspaceError> {
-        let view = self.view();
-        view.refuse_if_closing()?;
+        let state = self.state();
+        state.refuse_if_closing()?;
         if name == DEFAULT_NAME {
             return Err(KeyspaceError::DefaultKeyspace);
         }
-        let not_found = || KeyspaceError::NotFound { name: name.into() };
+        let not_found = || KeyspaceError::KeyspaceNotFound { name: name.into() };
         if invalid_size(name).is_some() {
             return Err(not_found());
         }
         let _catalog = self.lock_catalog();
-        let catalog = view.keyspaces().catalog();
-        let Some(keys) = view.keyspaces().find(name) else {
-            if view.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX).is_ok() {
+        let catalog = state.keyspaces().catalog();
+        let Some(keys) = state.keyspaces().find(name) else {
+            if state.gap().refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX).is_ok() {
                 return Err(not_found());
             }
             // It may have been created by a record that is lost. From here on there is none.
@@ -115,28 +114,28 @@ impl Writer {
             deleted.blocking_wait()?;
             return Ok(());
         };
-        let entry = view.table().hash(CATALOG_ID, name.as_bytes());
+        let entry = state.table().hash(CATALOG_ID, name.as_bytes());
         let mut payload = Vec::new();
         let change = Change::Delete;
         Record { keyspace: catalog.id, key: entry.key, change }.encode(&mut payload);
-        keys.put_in_order(view.table(), view.horizon());
+        keys.sort_waiting(state.table(), state.horizon());
         let ticket = self.log.component().append_locked(|log| {
-            let _orders = view.table().all_orders();
+            let _write_locks = state.table().lock_all_writes();
             log.append(Purpose::Freeing, &payload, |place| {
-                let (seq, position) = (place.seq.0, place.position.0);
-                let version = Version { seq, deleted: true, position, len: 0 };
-                view.gap().decide_key(catalog.id, entry.key, seq);
+                let (seq, offset) = (place.seq.0, place.position.0);
+                let version = Version { seq, deleted: true, offset, len: 0 };
+                state.gap().decide_key(catalog.id, entry.key, seq);
                 self.set(catalog, entry, version, 0);
                 // Its records are dead. Remove its entries, so that cleaning sees that.
                 let each = |changed| self.count_garbage(changed);
-                keys.delete_range(view.table(), b"", None, version, view.horizon(), each);
+                keys.delete_range(state.table(), b"", None, version, state.horizon(), each);
                 keys.set_dropped();
             })
         })?;
-        view.keyspaces().remove(name, ticket.seq());
+        state.keyspaces().remove(name, ticket.seq());
         ticket.blocking_wait()?;
-        view.remove_dropped();
-        Ok(view.health().check_invariants()?)
+        state.remove_dropped();
+        Ok(state.health().check_invariants()?)
     }
 }
 

@@ -1,17 +1,16 @@
-//! Runs writes: attempts under the lock of the log, until one is decided.
+//! Runs writes: attempts under the lock of the log, until one decides the write.
 //!
-//! A [`Write`] makes one attempt, and [`Attempts`] decides the step after it. Neither waits.
-//! [`Writer::run`] and [`Writer::run_async`] differ only in how they wait: for cleaning, and for
-//! room in the log.
+//! A [`Write`] makes one attempt. [`Attempts`] decides the step after it. Neither waits.
+//! [`StoreWriter::run`] and [`StoreWriter::run_async`] differ only in how they wait: for cleaning,
+//! and for room in the log.
 
-use std::convert::Infallible;
-
+use esker_log::AppendError;
 use esker_log::component::{AppendRefusal, LockedAppender};
 
-use crate::base::operation_errors::{WriteBatchError, WriteError};
+use crate::base::operation_errors::WriteError;
 use crate::base::store_error::{StoreError, refuse_if_forked};
 use crate::base::ticket::Ticket;
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 
 /// The most attempts of one write. Only the conditions of a batch need more than two: other writers
 /// may change their keys each time.
@@ -19,69 +18,37 @@ const ATTEMPTS_MAX: u32 = 100;
 
 /// A write of a store.
 pub(super) trait Write {
-    /// The reason why an attempt does not hold any more. Without conditions there is none.
-    type Stale;
-    /// The error of the write.
-    type Error: From<Exhausted<Self::Stale>> + From<StoreError>;
-
     /// Whether the write waits while cleaning is behind. A delete does not wait: it frees space.
     fn is_throttled(&self) -> bool;
 
     /// Prepares an attempt, without a lock. May read from the disk.
-    fn prepare(&mut self, store: &Writer) -> Result<(), Self::Error>;
+    fn prepare(&mut self, store: &StoreWriter) -> Result<(), WriteError>;
 
-    /// Takes the order locks of the keys, decides, and appends at most once.
+    /// Takes the write locks of the keys, decides, and appends at most once.
+    ///
+    /// # Errors
+    /// [`AppendRefusal`] of the log, which runs the attempt again when it has room.
     fn attempt(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<Self::Stale>, Self::Error>, AppendRefusal>;
+    ) -> Result<AttemptOutcome, AppendRefusal>;
 
     /// Does the work that a write leaves behind, without any lock.
-    fn finish(&self, store: &Writer);
+    fn finish(&self, store: &StoreWriter);
 }
 
 /// The outcome of an attempt that was not refused by the log.
 #[derive(Debug)]
-pub(super) enum AttemptOutcome<S> {
+pub(super) enum AttemptOutcome {
     /// The records of the write have their places; without a ticket there was nothing to write.
     Written(Option<esker_log::Ticket>),
-    /// The preparation does not hold any more.
-    Stale(S),
+    /// The write is refused, and no other attempt changes that.
+    Refused(WriteError),
+    /// Another writer changed a key of the conditions after they were found to hold.
+    Stale,
     /// The index has no room for the keys of the write.
     IndexFull,
-}
-
-/// The reason why an attempt to write a batch does not hold any more: another writer changed a key
-/// of its conditions.
-#[derive(Debug)]
-pub(super) struct StaleConditions;
-
-/// The reason why a write is not attempted again.
-#[derive(Debug)]
-pub(super) enum Exhausted<S> {
-    /// The index has no room, also without the entries of deleted keys.
-    IndexFull,
-    /// Each attempt was stale.
-    Stale(S),
-}
-
-impl From<Exhausted<Infallible>> for WriteError {
-    fn from(exhausted: Exhausted<Infallible>) -> Self {
-        match exhausted {
-            Exhausted::IndexFull => Self::IndexFull,
-            Exhausted::Stale(never) => match never {},
-        }
-    }
-}
-
-impl From<Exhausted<StaleConditions>> for WriteBatchError {
-    fn from(exhausted: Exhausted<StaleConditions>) -> Self {
-        match exhausted {
-            Exhausted::IndexFull => Self::IndexFull,
-            Exhausted::Stale(StaleConditions) => Self::Contended,
-        }
-    }
 }
 
 /// The attempts of one write so far.
@@ -105,28 +72,29 @@ enum Step {
 impl Attempts {
     /// Decides the step after an attempt.
     #[inline]
-    fn next<S>(&mut self, outcome: AttemptOutcome<S>) -> Result<Step, Exhausted<S>> {
+    fn next(&mut self, outcome: AttemptOutcome) -> Result<Step, WriteError> {
         self.made += 1;
         debug_assert!(self.made <= ATTEMPTS_MAX, "attempts are bounded");
         match outcome {
             AttemptOutcome::Written(ticket) => Ok(Step::Finish(ticket)),
-            AttemptOutcome::Stale(_) if self.made < ATTEMPTS_MAX => Ok(Step::Repeat),
-            AttemptOutcome::Stale(stale) => Err(Exhausted::Stale(stale)),
+            AttemptOutcome::Refused(error) => Err(error),
+            AttemptOutcome::Stale if self.made < ATTEMPTS_MAX => Ok(Step::Repeat),
+            AttemptOutcome::Stale => Err(WriteError::Contended),
             AttemptOutcome::IndexFull if !self.freed_entries && self.made < ATTEMPTS_MAX => {
                 self.freed_entries = true;
                 Ok(Step::FreeEntries)
             }
-            AttemptOutcome::IndexFull => Err(Exhausted::IndexFull),
+            AttemptOutcome::IndexFull => Err(WriteError::IndexFull),
         }
     }
 }
 
-impl Writer {
+impl StoreWriter {
     /// Runs a write. Blocks while cleaning is behind and while the log has no room.
     ///
     /// Inlined: with a call, a put takes a tenth longer.
     #[inline(always)]
-    pub(super) fn run<W: Write>(&self, mut write: W) -> Result<Ticket, W::Error> {
+    pub(super) fn run(&self, mut write: impl Write) -> Result<Ticket, WriteError> {
         self.admit()?;
         if write.is_throttled() {
             self.cleaning().pace_writer();
@@ -135,15 +103,14 @@ impl Writer {
         loop {
             write.prepare(self)?;
             let outcome = self.log.component().append_locked(|log| write.attempt(self, log));
-            let step = attempts.next(outcome.map_err(StoreError::from)??)?;
-            if let Some(ticket) = self.follow_up(&write, step)? {
+            if let Some(ticket) = self.follow_up(&write, &mut attempts, outcome)? {
                 return Ok(ticket);
             }
         }
     }
 
-    /// As [`Writer::run`], but waits as a pending future.
-    pub(super) async fn run_async<W: Write>(&self, mut write: W) -> Result<Ticket, W::Error> {
+    /// As [`StoreWriter::run`], but waits as a pending future.
+    pub(super) async fn run_async(&self, mut write: impl Write) -> Result<Ticket, WriteError> {
         self.admit()?;
         if write.is_throttled() {
             self.cleaning().throttle().wait().await;
@@ -153,8 +120,7 @@ impl Writer {
             write.prepare(self)?;
             let outcome =
                 self.log.component().append_locked_async(|log| write.attempt(self, log)).await;
-            let step = attempts.next(outcome.map_err(StoreError::from)??)?;
-            if let Some(ticket) = self.follow_up(&write, step)? {
+            if let Some(ticket) = self.follow_up(&write, &mut attempts, outcome)? {
                 return Ok(ticket);
             }
         }
@@ -165,21 +131,26 @@ impl Writer {
     #[inline]
     fn admit(&self) -> Result<(), StoreError> {
         refuse_if_forked()?;
-        Ok(self.view().health().check_invariants()?)
+        Ok(self.state().health().check_invariants()?)
     }
 
     /// Takes the step after an attempt. Returns the ticket of a write that is done; for one that
     /// changed nothing, a ticket for everything before it.
     #[inline]
-    fn follow_up(&self, write: &impl Write, step: Step) -> Result<Option<Ticket>, StoreError> {
-        match step {
+    fn follow_up(
+        &self,
+        write: &impl Write,
+        attempts: &mut Attempts,
+        outcome: Result<AttemptOutcome, AppendError>,
+    ) -> Result<Option<Ticket>, WriteError> {
+        match attempts.next(outcome.map_err(StoreError::from)?)? {
             Step::Finish(ticket) => {
                 // The record has its place. But no answer of an index that is wrong is right.
-                self.view().health().check_invariants()?;
+                self.state().health().check_invariants()?;
                 write.finish(self);
                 match ticket {
                     Some(ticket) => Ok(Some(Ticket(ticket))),
-                    None => Ok(Some(Ticket(self.log.barrier()?))),
+                    None => Ok(Some(Ticket(self.log.barrier().map_err(StoreError::from)?))),
                 }
             }
             Step::FreeEntries => {
@@ -198,29 +169,30 @@ mod tests {
     #[test]
     fn a_write_frees_entries_once() {
         let mut attempts = Attempts::default();
-        let step = attempts.next(AttemptOutcome::<Infallible>::IndexFull);
+        let step = attempts.next(AttemptOutcome::IndexFull);
         assert!(matches!(step, Ok(Step::FreeEntries)));
-        let step = attempts.next(AttemptOutcome::<Infallible>::IndexFull);
-        assert!(matches!(step, Err(Exhausted::IndexFull)));
+        let step = attempts.next(AttemptOutcome::IndexFull);
+        assert!(matches!(step, Err(WriteError::IndexFull)));
     }
 
     #[test]
     fn a_write_that_other_writers_outrun_ends() {
         let mut attempts = Attempts::default();
         for _ in 1..ATTEMPTS_MAX {
-            let step = attempts.next(AttemptOutcome::Stale(StaleConditions));
-            assert!(matches!(step, Ok(Step::Repeat)));
+            assert!(matches!(attempts.next(AttemptOutcome::Stale), Ok(Step::Repeat)));
         }
-        let step = attempts.next(AttemptOutcome::Stale(StaleConditions));
-        let error = WriteBatchError::from(step.unwrap_err());
-        assert!(matches!(error, WriteBatchError::Contended));
+        let step = attempts.next(AttemptOutcome::Stale);
+        assert!(matches!(step, Err(WriteError::Contended)));
         assert_eq!(attempts.made, ATTEMPTS_MAX);
     }
 
     #[test]
-    fn a_place_ends_a_write() {
+    fn a_place_or_a_refusal_ends_a_write() {
         let mut attempts = Attempts::default();
-        let step = attempts.next(AttemptOutcome::<Infallible>::Written(None));
+        let step = attempts.next(AttemptOutcome::Written(None));
         assert!(matches!(step, Ok(Step::Finish(None))));
+        let mut attempts = Attempts::default();
+        let step = attempts.next(AttemptOutcome::Refused(WriteError::AnotherStore));
+        assert!(matches!(step, Err(WriteError::AnotherStore)));
     }
 }

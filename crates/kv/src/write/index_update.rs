@@ -1,26 +1,32 @@
 //! The effect of a write on the index, and the work that writes leave behind.
 
 use crate::index::entry::{HashedKey, Version};
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::{EntryChange, IndexError};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 
-impl Writer {
+impl StoreWriter {
     /// Sets the newest version of a key, after its record has its place. The caller holds the order
     /// lock.
     ///
     /// The record cannot be taken back. So an index that does not take it fails the store, and the
     /// write returns that.
     #[inline]
-    pub(super) fn set(&self, keys: &Keys, key: HashedKey<'_>, version: Version, cached: u64) {
-        let view = self.view();
-        match view.table().set(key, version, cached, view.horizon()) {
+    pub(super) fn set(
+        &self,
+        keys: &KeyspaceKeys,
+        key: HashedKey<'_>,
+        version: Version,
+        cached: u64,
+    ) {
+        let state = self.state();
+        match state.table().set(key, version, cached, state.horizon()) {
             Ok(change) => {
                 self.count_garbage(change);
-                keys.register(view.table(), change, version);
+                keys.register(state.table(), change, version);
             }
             Err(IndexError::ArenaFull) => {
-                view.health().fail("the index has room for a record that has its place");
+                state.health().fail("the index has room for a record that has its place");
             }
             // The index has failed the store.
             Err(IndexError::Broken(_)) => {}
@@ -30,7 +36,7 @@ impl Writer {
     /// Counts the bytes of a version that was replaced.
     #[inline]
     pub(super) fn count_garbage(&self, change: EntryChange) {
-        if let Some(bytes) = change.old.and_then(|old| self.view().live_bytes(change.id, old)) {
+        if let Some(bytes) = change.old.and_then(|old| self.state().live_bytes(change.id, old)) {
             self.cleaning().add_garbage(bytes);
         }
     }
@@ -39,30 +45,30 @@ impl Writer {
     /// take after this.
     #[inline]
     pub(super) fn has_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
-        self.view().table().has_room(keys)
+        self.state().table().has_room(keys)
     }
 
     /// Frees the entries of deleted keys that no reader needs, for a write that found no room.
     #[cold]
     pub(super) fn free_entries(&self) {
-        let view = self.view();
-        let horizon = view.horizon();
-        for keys in view.keyspaces().all() {
-            keys.free_deleted(view.table(), horizon);
+        let state = self.state();
+        let horizon = state.horizon();
+        for keys in state.keyspaces().all() {
+            keys.free_deleted(state.table(), horizon);
         }
-        view.remove_dropped();
+        state.remove_dropped();
     }
 
     /// Orders keys and limits the history, if it is time, without any lock.
     #[inline]
-    pub(super) fn after_write(&self, keys: &Keys) {
-        let view = self.view();
-        let horizon = view.horizon();
-        if keys.wants_ordering(horizon) {
-            keys.put_in_order(view.table(), horizon);
+    pub(super) fn after_write(&self, keys: &KeyspaceKeys) {
+        let state = self.state();
+        let horizon = state.horizon();
+        if keys.wants_sorting(horizon) {
+            keys.sort_waiting(state.table(), horizon);
         }
-        if view.is_history_full() {
-            view.limit_history();
+        if state.is_history_full() {
+            state.limit_history();
         }
     }
 }
@@ -77,7 +83,9 @@ mod tests {
     fn assert_failed<T: Debug>(outcome: Result<T, impl Into<Error>>) {
         let invariant = "the index has room for a record that has its place";
         match outcome.map_err(Into::into) {
-            Err(Error::Internal { invariant: broken }) => assert_eq!(broken, invariant),
+            Err(Error::Store(StoreError::Internal { invariant: broken })) => {
+                assert_eq!(broken, invariant);
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -87,7 +95,7 @@ mod tests {
         let store = Store::open(dir).unwrap();
         let keys = store.keyspace();
         keys.put("old", vec![1; 2 << 20]).unwrap().blocking_wait().unwrap();
-        keys.reader.view.table().arena().exhaust();
+        keys.reader.state.table().arena().exhaust();
         store
     }
 
@@ -99,7 +107,7 @@ mod tests {
         let dir = dir.path().join("store");
         let store = full_store(&dir);
         let keys = store.keyspace();
-        keys.reader.view.health().never_panic();
+        keys.reader.state.health().never_panic();
         keys.put("old", "2").unwrap().blocking_wait().unwrap();
         assert_failed(keys.put("new", "3"));
 

@@ -21,8 +21,8 @@ impl Keyspace {
     /// commit it earlier.
     ///
     /// # Errors
-    /// [`WriteError`]; [`StoreError::Log`] with [`esker_log::Error::NoSpace`] on a full disk, after
-    /// which the store stays usable, or [`esker_log::Error::Poisoned`].
+    /// [`WriteError`]. In [`WriteError::Store`], [`StoreError::NoSpace`] on a full disk, after
+    /// which the store stays usable, or [`StoreError::Poisoned`].
     pub fn put(
         &self,
         key: impl AsRef<[u8]>,

@@ -2,13 +2,13 @@
 
 use esker_log::component::{AppendRefusal, LockedAppender, RecordPlace};
 
-use crate::base::operation_errors::{ReadError, WriteBatchError};
+use crate::base::operation_errors::{ReadError, WriteError};
 use crate::base::store_error::StoreError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::write::batch::{Batch, Condition, Expectation};
-use crate::write::driver::{AttemptOutcome, StaleConditions, Write};
+use crate::write::driver::{AttemptOutcome, Write};
 
 /// A batch, as the attempts to write it need it.
 #[derive(Debug)]
@@ -26,29 +26,29 @@ struct BatchWrite<'a> {
     shards: Vec<u8>,
 }
 
-impl Writer {
-    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+impl StoreWriter {
+    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         self.run(BatchWrite::new(self, batch)?)
     }
 
-    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket, WriteBatchError> {
+    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket, WriteError> {
         self.run_async(BatchWrite::new(self, batch)?).await
     }
 
     fn live(&self, key: HashedKey<'_>) -> Option<Version> {
-        let current = self.view().table().find(key);
+        let current = self.state().table().find(key);
         current.map(|current| current.version).filter(|version| !version.deleted)
     }
 }
 
 impl<'a> BatchWrite<'a> {
-    fn new(store: &Writer, batch: &'a Batch) -> Result<Self, WriteBatchError> {
+    fn new(store: &StoreWriter, batch: &'a Batch) -> Result<Self, WriteError> {
         if let Some(first) = batch.keyspaces().first()
             && !std::ptr::eq(&*first.writer, store)
         {
-            return Err(WriteBatchError::AnotherStore);
+            return Err(WriteError::AnotherStore);
         }
-        let hash = |keyspace, key| store.view().table().hash(batch.keys(keyspace).id, key);
+        let hash = |keyspace, key| store.state().table().hash(batch.keys(keyspace).id, key);
         let (entries, conditions) = (batch.entries().iter(), batch.conditions().iter());
         let payloads = entries.clone().map(|entry| batch.record(entry)).collect();
         let keys: Vec<_> = entries.map(|entry| hash(entry.keyspace, batch.key(entry))).collect();
@@ -61,10 +61,10 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Puts the values into the cache, once: not those of a batch whose conditions do not hold.
-    fn cache_values(&mut self, store: &Writer) {
+    fn cache_values(&mut self, store: &StoreWriter) {
         if self.cached.is_empty() {
             let Self { batch, cached, .. } = self;
-            let cache = store.view().cache();
+            let cache = store.state().cache();
             cached.extend(batch.entries().iter().map(|entry| match entry.deletes {
                 true => 0,
                 false => cache.insert(batch.value(entry)),
@@ -73,19 +73,19 @@ impl<'a> BatchWrite<'a> {
     }
 
     /// Checks the conditions without a lock, because values may have to be read from the disk.
-    fn check_conditions(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
+    fn check_conditions(&mut self, store: &StoreWriter) -> Result<(), WriteError> {
         self.versions.clear();
         let conditions = self.batch.conditions().iter().zip(&self.conditions).enumerate();
         for (n, (condition, key)) in conditions {
             let version = store.live(*key);
             if version.is_none() {
-                let known = store.view().gap().refuse_key(key.keyspace, key.key, u64::MAX);
-                known.map_err(WriteBatchError::Quarantined)?;
+                let known = store.state().gap().refuse_key(key.keyspace, key.key, u64::MAX);
+                known.map_err(StoreError::Quarantined)?;
             }
             let holds = self.holds(store, condition, version);
             if !holds.map_err(|error| condition_error(store, error))? {
                 // A version that comes and goes meanwhile may be missed, as by a call before it.
-                return Err(WriteBatchError::ConditionFailed { condition: n });
+                return Err(WriteError::ConditionFailed { condition: n });
             }
             self.versions.push(version);
         }
@@ -95,7 +95,7 @@ impl<'a> BatchWrite<'a> {
     /// Whether a condition holds for this version of its key.
     fn holds(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         condition: &Condition,
         version: Option<Version>,
     ) -> Result<bool, ReadError> {
@@ -105,59 +105,57 @@ impl<'a> BatchWrite<'a> {
             Expectation::Value(Some(value)) => {
                 let keys = self.batch.keys(condition.keyspace);
                 version.is_some_and(|version| version.len as usize == value.len())
-                    && store.view().get(keys, &condition.key)?.is_some_and(|got| *got == **value)
+                    && store.state().get(keys, &condition.key)?.is_some_and(|got| *got == **value)
             }
         })
     }
 
-    /// Makes the entries the newest versions of their keys. The caller holds the order locks.
-    fn place(&self, store: &Writer, places: &[RecordPlace]) {
+    /// Makes the entries the newest versions of their keys. The caller holds the write locks.
+    fn place(&self, store: &StoreWriter, places: &[RecordPlace]) {
         let Self { batch, keys, cached, .. } = self;
-        let view = store.view();
+        let state = store.state();
         let entries = batch.entries();
         let each_once = places.len() == entries.len() && cached.len() == entries.len();
-        view.health().fail_unless(each_once, "every entry of a batch has a place in the log");
+        state.health().fail_unless(each_once, "every entry of a batch has a place in the log");
         for (((entry, key), cached), place) in entries.iter().zip(keys).zip(cached).zip(places) {
-            let (seq, position) = (place.seq.0, place.position.0);
+            let (seq, offset) = (place.seq.0, place.position.0);
             if entry.deletes {
-                view.gap().decide_key(key.keyspace, key.key, seq);
+                state.gap().decide_key(key.keyspace, key.key, seq);
             }
-            if entry.deletes && view.table().find(*key).is_none() {
+            if entry.deletes && state.table().find(*key).is_none() {
                 continue;
             }
             let len = batch.value(entry).len() as u32;
-            let version = Version { seq, deleted: entry.deletes, position, len };
+            let version = Version { seq, deleted: entry.deletes, offset, len };
             store.set(batch.keys(entry.keyspace), *key, version, *cached);
         }
     }
 }
 
 /// The error of reading the key of a condition.
-fn condition_error(store: &Writer, error: ReadError) -> WriteBatchError {
+fn condition_error(store: &StoreWriter, error: ReadError) -> WriteError {
     match error {
-        ReadError::KeyspaceDropped { name } => WriteBatchError::KeyspaceDropped { name },
-        ReadError::Quarantined(gap) => WriteBatchError::Quarantined(gap),
-        ReadError::CorruptedRecord(record) => record.into(),
+        ReadError::KeyspaceDropped { name } => WriteError::KeyspaceDropped { name },
         ReadError::Trimmed(trimmed) => StoreError::Log(esker_log::Error::Trimmed(trimmed)).into(),
         ReadError::Store(error) => error.into(),
         ReadError::KeyTooLarge { .. } => {
-            store.view().health().fail("the keys of a batch are within the limit").into()
+            store.state().health().fail("the keys of a batch are within the limit").into()
         }
         ReadError::IndexFull => {
-            store.view().health().fail("reading a store adds nothing to its index").into()
+            store.state().health().fail("reading a store adds nothing to its index").into()
+        }
+        ReadError::AnotherStore | ReadError::SnapshotExpired => {
+            store.state().health().fail("a condition is not read at a point in time").into()
         }
     }
 }
 
 impl Write for BatchWrite<'_> {
-    type Stale = StaleConditions;
-    type Error = WriteBatchError;
-
     fn is_throttled(&self) -> bool {
         true
     }
 
-    fn prepare(&mut self, store: &Writer) -> Result<(), WriteBatchError> {
+    fn prepare(&mut self, store: &StoreWriter) -> Result<(), WriteError> {
         self.check_conditions(store)?;
         self.cache_values(store);
         Ok(())
@@ -165,28 +163,29 @@ impl Write for BatchWrite<'_> {
 
     fn attempt(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<StaleConditions>, WriteBatchError>, AppendRefusal> {
+    ) -> Result<AttemptOutcome, AppendRefusal> {
         let Self { batch, keys, payloads, conditions, versions, shards, .. } = self;
-        let _orders = store.view().table().orders(shards);
+        let _write_locks = store.state().table().lock_writes_of(shards);
         let mut keyspaces = batch.keyspaces().iter();
         if let Some(dropped) = keyspaces.find(|keyspace| keyspace.reader.keys.is_dropped()) {
-            return Ok(Err(WriteBatchError::KeyspaceDropped { name: dropped.name().into() }));
+            let name = dropped.name().into();
+            return Ok(AttemptOutcome::Refused(WriteError::KeyspaceDropped { name }));
         }
         let puts = batch.entries().iter().zip(keys).filter(|(entry, _)| !entry.deletes);
         if puts.clone().next().is_some() && !store.has_room(puts.map(|(_, key)| *key)) {
-            return Ok(Ok(AttemptOutcome::IndexFull));
+            return Ok(AttemptOutcome::IndexFull);
         }
         debug_assert_eq!(conditions.len(), versions.len(), "each condition was found to hold");
         if conditions.iter().zip(versions).any(|(key, version)| store.live(*key) != *version) {
-            return Ok(Ok(AttemptOutcome::Stale(StaleConditions)));
+            return Ok(AttemptOutcome::Stale);
         }
         let ticket = log.append_atomic(payloads, |places| self.place(store, places))?;
-        Ok(Ok(AttemptOutcome::Written(ticket)))
+        Ok(AttemptOutcome::Written(ticket))
     }
 
-    fn finish(&self, store: &Writer) {
+    fn finish(&self, store: &StoreWriter) {
         for keyspace in self.batch.keyspaces() {
             store.after_write(&keyspace.reader.keys);
         }

@@ -1,23 +1,21 @@
 //! Writing one key.
 
-use std::convert::Infallible;
-
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose, RecordPlace};
 
 use crate::base::key_checks::check_value;
 use crate::base::operation_errors::WriteError;
 use crate::base::ticket::Ticket;
 use crate::index::entry::{HashedKey, Version};
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::record::{Change, Record};
-use crate::state::writer::Writer;
+use crate::state::store_writer::StoreWriter;
 use crate::write::driver::{AttemptOutcome, Write};
 use crate::write::scratch::Scratch;
 
 /// A put or delete of one key.
 #[derive(Debug)]
 struct KeyWrite<'a> {
-    keys: &'a Keys,
+    keys: &'a KeyspaceKeys,
     key: HashedKey<'a>,
     /// The encoded record.
     payload: Scratch,
@@ -27,16 +25,21 @@ struct KeyWrite<'a> {
     cached: u64,
 }
 
-impl Writer {
+impl StoreWriter {
     #[inline]
-    pub(super) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket, WriteError> {
+    pub(super) fn put(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Ticket, WriteError> {
         let key = self.admit_put(keys, key, value)?;
         self.run(KeyWrite::put(keys, key, value))
     }
 
     pub(super) async fn put_async(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         key: &[u8],
         value: &[u8],
     ) -> Result<Ticket, WriteError> {
@@ -44,25 +47,29 @@ impl Writer {
         self.run_async(KeyWrite::put(keys, key, value)).await
     }
 
-    pub(super) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket, WriteError> {
-        self.run(KeyWrite::delete(keys, self.view().key(keys, key)?))
+    pub(super) fn delete(&self, keys: &KeyspaceKeys, key: &[u8]) -> Result<Ticket, WriteError> {
+        self.run(KeyWrite::delete(keys, self.state().key(keys, key)?))
     }
 
-    pub(super) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket, WriteError> {
-        self.run_async(KeyWrite::delete(keys, self.view().key(keys, key)?)).await
+    pub(super) async fn delete_async(
+        &self,
+        keys: &KeyspaceKeys,
+        key: &[u8],
+    ) -> Result<Ticket, WriteError> {
+        self.run_async(KeyWrite::delete(keys, self.state().key(keys, key)?)).await
     }
 
     /// Hashes the key of a put whose key and value are within their limits.
     #[inline(always)]
     fn admit_put<'a>(
         &self,
-        keys: &Keys,
+        keys: &KeyspaceKeys,
         key: &'a [u8],
         value: &[u8],
     ) -> Result<HashedKey<'a>, WriteError> {
         check_value(value)?;
-        let key = self.view().key(keys, key)?;
-        self.view().table().prefetch_slot(key);
+        let key = self.state().key(keys, key)?;
+        self.state().table().prefetch_slot(key);
         Ok(key)
     }
 }
@@ -70,18 +77,18 @@ impl Writer {
 impl<'a> KeyWrite<'a> {
     /// Inlined, as the attempt is, so that a put is one run of code.
     #[inline(always)]
-    fn put(keys: &'a Keys, key: HashedKey<'a>, value: &'a [u8]) -> Self {
+    fn put(keys: &'a KeyspaceKeys, key: HashedKey<'a>, value: &'a [u8]) -> Self {
         Self::new(keys, key, Change::Put { value, moved: false }, Some(value))
     }
 
     #[inline]
-    fn delete(keys: &'a Keys, key: HashedKey<'a>) -> Self {
+    fn delete(keys: &'a KeyspaceKeys, key: HashedKey<'a>) -> Self {
         Self::new(keys, key, Change::Delete, None)
     }
 
     #[inline(always)]
     fn new(
-        keys: &'a Keys,
+        keys: &'a KeyspaceKeys,
         key: HashedKey<'a>,
         change: Change<'a>,
         value: Option<&'a [u8]>,
@@ -97,9 +104,6 @@ impl<'a> KeyWrite<'a> {
 }
 
 impl Write for KeyWrite<'_> {
-    type Stale = Infallible;
-    type Error = WriteError;
-
     #[inline]
     fn is_throttled(&self) -> bool {
         !self.deletes()
@@ -107,11 +111,11 @@ impl Write for KeyWrite<'_> {
 
     /// Puts the value into the cache.
     #[inline]
-    fn prepare(&mut self, store: &Writer) -> Result<(), WriteError> {
+    fn prepare(&mut self, store: &StoreWriter) -> Result<(), WriteError> {
         if let Some(value) = self.value
             && self.cached == 0
         {
-            self.cached = store.view().cache().insert(value);
+            self.cached = store.state().cache().insert(value);
         }
         Ok(())
     }
@@ -122,47 +126,48 @@ impl Write for KeyWrite<'_> {
     #[inline(always)]
     fn attempt(
         &self,
-        store: &Writer,
+        store: &StoreWriter,
         log: &LockedAppender<'_>,
-    ) -> Result<Result<AttemptOutcome<Infallible>, WriteError>, AppendRefusal> {
+    ) -> Result<AttemptOutcome, AppendRefusal> {
         let Self { keys, key, ref payload, value, cached } = *self;
-        let (view, deletes) = (store.view(), self.deletes());
-        let _order = view.table().order(key.shard);
+        let (state, deletes) = (store.state(), self.deletes());
+        let _write_lock = state.table().lock_writes(key.shard);
         if keys.is_dropped() {
-            return Ok(Err(WriteError::KeyspaceDropped { name: keys.name().into() }));
+            let name = keys.name().into();
+            return Ok(AttemptOutcome::Refused(WriteError::KeyspaceDropped { name }));
         }
         if !deletes && !store.has_room(std::iter::once(key)) {
-            return Ok(Ok(AttemptOutcome::IndexFull));
+            return Ok(AttemptOutcome::IndexFull);
         }
-        let exists = || view.table().find(key).is_some_and(|current| !current.version.deleted);
+        let exists = || state.table().find(key).is_some_and(|current| !current.version.deleted);
         let mut has_entry = true;
         if deletes && !exists() {
-            if view.gap().refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
-                return Ok(Ok(AttemptOutcome::Written(None)));
+            if state.gap().refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
+                return Ok(AttemptOutcome::Written(None));
             }
             // The key may exist without one: records were quarantined.
             has_entry = false;
         }
-        view.table().prefetch_entry(key);
+        state.table().prefetch_entry(key);
         let placed = |place: RecordPlace| {
-            let (seq, position) = (place.seq.0, place.position.0);
+            let (seq, offset) = (place.seq.0, place.position.0);
             if deletes {
                 // First: a reader finds the key's entry, or that it was deleted.
-                view.gap().decide_key(key.keyspace, key.key, seq);
+                state.gap().decide_key(key.keyspace, key.key, seq);
             }
             if has_entry {
                 let len = value.map_or(0, <[u8]>::len) as u32;
-                store.set(keys, key, Version { seq, deleted: deletes, position, len }, cached);
+                store.set(keys, key, Version { seq, deleted: deletes, offset, len }, cached);
             }
         };
         let payload = payload.as_slice();
         let purpose = if deletes { Purpose::Freeing } else { Purpose::Ordinary };
         let ticket = log.append(purpose, payload, placed)?;
-        Ok(Ok(AttemptOutcome::Written(Some(ticket))))
+        Ok(AttemptOutcome::Written(Some(ticket)))
     }
 
     #[inline]
-    fn finish(&self, store: &Writer) {
+    fn finish(&self, store: &StoreWriter) {
         store.after_write(self.keys);
     }
 }

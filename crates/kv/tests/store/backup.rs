@@ -123,9 +123,8 @@ fn a_store_that_is_corrupt_has_no_backup() {
         let log = builder.engine(engine.clone()).open().unwrap();
         let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
         let refused = backup_log(&log, to);
-        let is_corrupted = |error: &BackupError| {
-            matches!(error, BackupError::Store(StoreError::Log(LogError::Corrupted(_))))
-        };
+        let is_corrupted =
+            |error: &BackupError| matches!(error, BackupError::Store(StoreError::Corrupted(_)));
         assert!(refused.as_ref().is_err_and(is_corrupted), "{place}: {refused:?}");
         assert!(disk.files(Path::new(COPY)).map_or(true, |files| files.is_empty()));
     }
@@ -142,7 +141,7 @@ fn a_backup_that_finds_no_room_leaves_nothing() {
         disk.set_capacity(Some(disk.used() + (room << 10)));
         match store.backup(COPY) {
             Ok(position) => panic!("{room}: {position} fits"),
-            Err(BackupError::Store(StoreError::Log(LogError::NoSpace { .. }))) => refused += 1,
+            Err(BackupError::Store(StoreError::NoSpace { .. })) => refused += 1,
             Err(error) => panic!("{room}: {error:?}"),
         }
         let left = disk.files(Path::new(COPY)).unwrap_or_default();

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_kv::{
-    Batch, BatchError, KEY_LIMIT, KeyspaceError, OpenError, Policy, ReadError, Store, StoreError,
-    VALUE_LIMIT, WriteBatchError, WriteError,
+    Batch, KEY_LIMIT, KeyspaceError, OpenError, Policy, ReadError, Store, StoreError, VALUE_LIMIT,
+    WriteError,
 };
 
 use crate::is_closed;
@@ -30,9 +30,9 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
         matches!(keys.put("", &long_value), Err(WriteError::ValueTooLarge { size: n }) if n == size)
     );
     let mut batch = Batch::new();
-    assert!(matches!(batch.put(&keys, &long_key, ""), Err(BatchError::KeyTooLarge { .. })));
-    assert!(matches!(batch.put(&keys, "", &long_value), Err(BatchError::ValueTooLarge { .. })));
-    assert!(matches!(batch.delete(&keys, &long_key), Err(BatchError::KeyTooLarge { .. })));
+    assert!(matches!(batch.put(&keys, &long_key, ""), Err(WriteError::KeyTooLarge { .. })));
+    assert!(matches!(batch.put(&keys, "", &long_value), Err(WriteError::ValueTooLarge { .. })));
+    assert!(matches!(batch.delete(&keys, &long_key), Err(WriteError::KeyTooLarge { .. })));
     assert!(batch.is_empty());
     assert_eq!(store.accepted(), written, "nothing was written");
     store.close().unwrap();
@@ -103,7 +103,7 @@ fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {
     batch.delete(&keys, key(2)).unwrap();
     drop(store.write(&batch).unwrap());
     batch.put(&keys, "another", "").unwrap();
-    assert!(matches!(store.write(&batch), Err(WriteBatchError::IndexFull)));
+    assert!(matches!(store.write(&batch), Err(WriteError::IndexFull)));
     assert!(matches!(store.create_keyspace("new"), Err(KeyspaceError::IndexFull)));
 
     for n in 3..2003 {
@@ -118,7 +118,7 @@ fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {
     assert!(fill_index(&store, &mut next) > 1700);
     let mut batch = Batch::new();
     batch.put(&keys, key(next), "").unwrap();
-    assert!(matches!(store.write(&batch), Err(WriteBatchError::IndexFull)));
+    assert!(matches!(store.write(&batch), Err(WriteError::IndexFull)));
     // A snapshot keeps what it reads.
     drop(keys.delete_range(&key(3000)[..]..&key(5000)[..]).unwrap());
     store.sync().unwrap();

@@ -8,7 +8,9 @@ mod snapshots;
 mod space;
 mod watch;
 
+use esker_kv::{Error, StoreError};
+
 /// Whether a call on a closed store was refused.
-fn is_closed<T>(outcome: Result<T, impl Into<esker_kv::Error>>) -> bool {
-    matches!(outcome.map_err(Into::into), Err(esker_kv::Error::Closed))
+fn is_closed<T>(outcome: Result<T, impl Into<Error>>) -> bool {
+    matches!(outcome.map_err(Into::into), Err(Error::Store(StoreError::Closed)))
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
 use esker_kv::{
-    Batch, Error, OpenError, Options, Policy, ReadError, ReadOnlyStore, SnapshotError, Store,
-    StoreError, UNFINISHED_BACKUP,
+    Batch, Error, OpenError, Options, Policy, ReadError, ReadOnlyStore, Store, StoreError,
+    UNFINISHED_BACKUP,
 };
 use esker_log::{Component, Engine, Error as LogError, Log};
 use esker_testkit::{Call, HookedDisk};
@@ -166,7 +166,7 @@ fn a_reader_catches_up_when_cleaning_dropped_what_it_did_not_see() {
         assert_eq!(read(&reader), content(&store));
         assert_eq!(reader.keyspaces(), ["default", "kept", "replaced"]);
         let expired = snapshot.get(&reader.keyspace(), "still");
-        assert!(matches!(expired, Err(SnapshotError::Expired)), "{expired:?}");
+        assert!(matches!(expired, Err(ReadError::SnapshotExpired)), "{expired:?}");
         // It follows on.
         overwrite(&store, 20, 20);
         reader.refresh().unwrap();
@@ -202,13 +202,13 @@ fn a_snapshot_reads_the_copies_that_cleaning_made() {
     assert_eq!(seen.get("copied").unwrap().as_deref(), Some(&b"value"[..]));
     assert_eq!(snapshot.get(&seen, "copied").unwrap().as_deref(), Some(&b"value"[..]));
     let gone = snapshot.get(&seen, "overwritten");
-    assert!(matches!(gone, Err(SnapshotError::Expired)), "{gone:?}");
+    assert!(matches!(gone, Err(ReadError::SnapshotExpired)), "{gone:?}");
     // What the scan read ahead is still right.
     let ahead = scan.map_while(Result::ok).find(|(key, _)| key == "overwritten");
     assert!(ahead.is_none_or(|(_, value)| *value == *b"before"));
     let only = "overwritten"..="overwritten";
     let gone = snapshot.scan(&seen, only).unwrap().find_map(|entry| entry.err());
-    assert!(matches!(gone, Some(SnapshotError::Expired)), "{gone:?}");
+    assert!(matches!(gone, Some(ReadError::SnapshotExpired)), "{gone:?}");
     assert_eq!(seen.get("overwritten").unwrap().as_deref(), Some(&b"after"[..]));
     assert_eq!(read(&reader), content(&store));
 }
@@ -342,7 +342,7 @@ fn catching_up_takes_little_memory_for_replaced_versions() {
     reader.refresh().unwrap();
     assert_eq!(read(&reader), content(&store));
     let expired = snapshot.get(&reader.keyspace(), "key-0");
-    assert!(matches!(expired, Err(SnapshotError::Expired)), "it caught up: {expired:?}");
+    assert!(matches!(expired, Err(ReadError::SnapshotExpired)), "it caught up: {expired:?}");
     let most = most.load(SeqCst);
     assert!((1..16 << 10).contains(&most), "{most} bytes");
     drop(handle.lock().unwrap().take());
@@ -367,7 +367,7 @@ fn a_corrupt_log_is_an_error_for_a_reader_and_what_it_has_seen_stays() {
         }
     }
     let corrupt = |error: Error| {
-        assert!(matches!(error, Error::Log(esker_log::Error::Corrupted(_))), "{error:?}");
+        assert!(matches!(error, Error::Store(StoreError::Corrupted(_))), "{error:?}");
     };
     for _ in 0..2 {
         corrupt(reader.refresh().unwrap_err().into());
@@ -511,6 +511,6 @@ fn corrupt_app_metadata_of_another_component_stay() {
     disk.flip_bit(&note, 0).unwrap();
     let corrupt = disk.contents(&note).unwrap();
     let opened = Store::builder(DIR).options(options(&disk)).open();
-    assert!(matches!(opened, Err(OpenError::CorruptedRecord(_))), "{opened:?}");
+    assert!(matches!(opened, Err(OpenError::Store(StoreError::CorruptedRecord(_)))), "{opened:?}");
     assert!(disk.contents(&note).unwrap() == corrupt);
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use esker_kv::{Options, Policy, SnapshotError, Store};
+use esker_kv::{Options, Policy, ReadError, Store};
 
 fn store(change: impl FnOnce(&mut Options)) -> (Store, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
@@ -68,8 +68,8 @@ fn a_snapshot_expires_when_too_much_was_overwritten() {
     // What is not durable yet may still be needed by readers of durable values, too.
     store.sync().unwrap();
     drop(keys.put("key", 9999u32.to_be_bytes()).unwrap());
-    assert!(matches!(snapshot.get(&keys, "key"), Err(SnapshotError::Expired)));
-    assert!(matches!(snapshot.scan(&keys, ..), Err(SnapshotError::Expired)));
+    assert!(matches!(snapshot.get(&keys, "key"), Err(ReadError::SnapshotExpired)));
+    assert!(matches!(snapshot.scan(&keys, ..), Err(ReadError::SnapshotExpired)));
     let again = store.snapshot().unwrap();
     assert_eq!(again.get(&keys, "key").unwrap().as_deref(), Some(&9999u32.to_be_bytes()[..]));
     store.close().unwrap();
@@ -104,6 +104,6 @@ fn a_snapshot_keeps_cleaning_from_dropping_what_it_reads() {
         assert!(cleaning.join().unwrap().segments > 0);
     });
     assert!(began.elapsed() >= timeout);
-    assert!(matches!(snapshot.get(&keys, 0u32.to_be_bytes()), Err(SnapshotError::Expired)));
+    assert!(matches!(snapshot.get(&keys, 0u32.to_be_bytes()), Err(ReadError::SnapshotExpired)));
     store.close().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use esker_disk::Op;
-use esker_kv::{Batch, Store, WriteBatchError};
+use esker_kv::{Batch, Store, WriteError};
 use esker_testkit::SplitMix64;
 
 use super::store_program::{KEY_COUNT, KEYSPACES, Step, key};
@@ -146,7 +146,7 @@ impl SimEnv {
         batch.put(&keyspace, &key, &value).unwrap();
         keys.insert(key, value);
         match store.write(&batch) {
-            Err(WriteBatchError::ConditionFailed { condition: 0 }) => {
+            Err(WriteError::ConditionFailed { condition: 0 }) => {
                 ensure!(!holds, "a condition that holds failed");
             }
             ticket if holds => self.written(life, ticket, content)?,

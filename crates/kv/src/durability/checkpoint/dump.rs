@@ -12,9 +12,9 @@ use super::threads::{in_threads, threads};
 use crate::base::store_error::StoreError;
 use crate::durability::bursts::Bursts;
 use crate::index::entry::EntryId;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::Table;
-use crate::state::writer::{LastCheckpoint, Writer};
+use crate::state::store_writer::{LastCheckpoint, StoreWriter};
 
 /// The number of keys that a thread takes at a time, and that are read while no key can be removed.
 const DUMP_STEP_KEYS: usize = 2048;
@@ -46,33 +46,33 @@ pub(crate) enum DumpPace {
     Bursts,
 }
 
-impl Writer {
+impl StoreWriter {
     /// Writes a checkpoint of the index. `false` if this store uses none, or if this is the
     /// background and another thread writes one.
     pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool, StoreError> {
-        let view = self.view();
-        view.health().check_invariants()?;
-        if view.gap().is_some() || self.log.storage().was_repaired()? {
+        let state = self.state();
+        state.health().check_invariants()?;
+        if state.gap().is_some() || self.log.storage().was_repaired()? {
             return Ok(false);
         }
         let is_background = pace == DumpPace::Bursts;
         let Some(_one_at_a_time) = self.lock_checkpoint(!is_background)? else { return Ok(false) };
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
-        let (replay, position) = {
+        let (replay, offset) = {
             // A caller that closes the store waits for the background, and writes one after that.
-            let check = || if is_background { view.refuse_if_closing() } else { Ok(()) };
+            let check = || if is_background { state.refuse_if_closing() } else { Ok(()) };
             let _no_copy_under_way = self.cleaning().lock_pass_for_writers(check)?;
             let now = (self.log.accepted().0, self.log.storage().metadata().position.0);
             // The index has every record that has its place.
-            view.table().await_writers();
+            state.table().await_writers();
             now
         };
-        let mut spaces = view.keyspaces().all();
-        spaces.push(Arc::clone(view.keyspaces().catalog()));
+        let mut spaces = state.keyspaces().all();
+        spaces.push(Arc::clone(state.keyspaces().catalog()));
         let keys = spaces.iter().map(|keys| keys.count()).sum::<u64>();
         for keys in &spaces {
-            keys.put_in_order(view.table(), view.horizon());
+            keys.sort_waiting(state.table(), state.horizon());
         }
         let entry_bytes = (ENTRY_HEADER_BYTES + EXPECTED_KEY_BYTES) as u64;
         let writer = self.log.component().checkpoint_writer(keys * entry_bytes)?;
@@ -80,29 +80,29 @@ impl Writer {
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), EncodedEntries::default());
             let bursts = Bursts::new(self, is_background);
-            let table = view.table();
+            let table = state.table();
             DumpThread { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
         let is_small = keys < DUMP_STEP_KEYS as u64;
         let threads = if is_small || is_background { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64, StoreError>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
-        let highest = view.keyspaces().highest();
-        let note = CheckpointNote { replay, last, position, keys, highest };
-        view.health().ensure(replay <= last, "the replay point is durable after the dump")?;
+        let highest = state.keyspaces().highest();
+        let note = CheckpointNote { replay, last, offset, keys, highest };
+        state.health().ensure(replay <= last, "the replay point is durable after the dump")?;
         // An opening would not find a key that the index has lost.
-        view.health().check_invariants()?;
+        state.health().check_invariants()?;
         let bytes = writer.publish(&note.encode())?;
-        self.set_last_checkpoint(LastCheckpoint { position, bytes });
+        self.set_last_checkpoint(LastCheckpoint { offset, bytes });
         Ok(true)
     }
 
     /// The bytes of the log since the last checkpoint.
     fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
         let last = self.last_checkpoint();
-        // The position of the log counts only what is durable.
-        let position = self.log.storage().metadata().position.0.max(self.cleaning().reached());
-        (position.saturating_sub(last.position), last)
+        // The offset of the end of the log counts only what is durable.
+        let offset = self.log.storage().metadata().position.0.max(self.cleaning().reached());
+        (offset.saturating_sub(last.offset), last)
     }
 
     /// Whether the log has grown so much that a checkpoint pays.
@@ -113,7 +113,7 @@ impl Writer {
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
     pub(crate) fn checkpoint_at_close(&self) {
-        if self.view().health().check_invariants().is_err() {
+        if self.state().health().check_invariants().is_err() {
             return;
         }
         if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
@@ -147,7 +147,7 @@ struct DumpCursor {
 
 /// A range of keys that one thread writes.
 struct DumpRange<'a> {
-    keys: &'a Keys,
+    keys: &'a KeyspaceKeys,
     from: Vec<u8>,
     /// The first key after it.
     to: Option<Vec<u8>>,
@@ -156,12 +156,16 @@ struct DumpRange<'a> {
 
 impl DumpCursor {
     /// Takes the next range. `None` when there are no more.
-    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<DumpRange<'a>> {
+    fn take<'a>(
+        &mut self,
+        table: &Table,
+        spaces: &'a [Arc<KeyspaceKeys>],
+    ) -> Option<DumpRange<'a>> {
         let keys = &**spaces.get(self.space)?;
-        let order = keys.order();
+        let sorted = keys.sorted();
         let arena = table.arena();
-        let last = order.skip(order.seek(arena, &self.from), DUMP_STEP_KEYS);
-        let to = order.next(last).map(|(id, _)| {
+        let last = sorted.skip(sorted.seek(arena, &self.from), DUMP_STEP_KEYS);
+        let to = sorted.next(last).map(|(id, _)| {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
             key
@@ -186,7 +190,11 @@ struct DumpThread<'a> {
 
 impl DumpThread<'_> {
     /// Writes ranges until all are taken. Returns the number of keys.
-    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<DumpCursor>) -> Result<u64, StoreError> {
+    fn run(
+        mut self,
+        spaces: &[Arc<KeyspaceKeys>],
+        cursor: &Mutex<DumpCursor>,
+    ) -> Result<u64, StoreError> {
         loop {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
@@ -202,12 +210,12 @@ impl DumpThread<'_> {
     fn encode(&mut self, range: &mut DumpRange<'_>) -> bool {
         let arena = self.table.arena();
         // While it is held, no entry is freed.
-        let order = range.keys.order();
-        let mut cursor = order.seek(arena, &range.from);
-        let end = range.to.as_ref().map(|to| order.seek(arena, to));
+        let sorted = range.keys.sorted();
+        let mut cursor = sorted.seek(arena, &range.from);
+        let end = range.to.as_ref().map(|to| sorted.seek(arena, to));
         self.ids.clear();
         while self.ids.len() < DUMP_STEP_KEYS
-            && let Some((id, next)) = order.next(cursor)
+            && let Some((id, next)) = sorted.next(cursor)
             && end.is_none_or(|end| next <= end)
         {
             self.ids.push(id);

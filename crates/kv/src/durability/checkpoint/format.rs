@@ -7,15 +7,15 @@
 //! | keyspace   | entries   | place     | entry ...        numbers are little-endian
 //!
 //! 0        8            16              20            24
-//! | seq    | position   | value length  | key length  | key ...
+//! | seq    | log offset | value length  | key length  | key ...
 //! ```
 //!
 //! `place` is a u64: the sections of a keyspace, in the order of their places, have the keys in
-//! their order. `seq` and `position` are u64, the others u32.
+//! their order. `seq` and the offset in the log are u64, the others u32.
 //!
-//! The note has the replay point, the highest sequence number in the chunks, the position of the
-//! log at the replay point and the number of keys, as u64, and the highest number of a keyspace, as
-//! u32.
+//! The note has the replay point, the highest sequence number in the chunks, the offset of the end
+//! of the log at the replay point and the number of keys, as u64, and the highest number of a
+//! keyspace, as u32.
 
 use esker_log::component::CheckpointChunk;
 
@@ -41,8 +41,8 @@ pub(crate) struct CheckpointNote {
     pub(crate) replay: u64,
     /// The highest number that an entry may have.
     pub(super) last: u64,
-    /// The position of the log at the replay point.
-    pub(super) position: u64,
+    /// The offset of the end of the log at the replay point.
+    pub(super) offset: u64,
     pub(super) keys: u64,
     /// The highest number of a keyspace.
     pub(crate) highest: u32,
@@ -51,7 +51,7 @@ pub(crate) struct CheckpointNote {
 impl CheckpointNote {
     pub(super) fn encode(self) -> Vec<u8> {
         debug_assert!(self.replay <= self.last, "the replay point is before the end of the dump");
-        let numbers = [self.replay, self.last, self.position, self.keys];
+        let numbers = [self.replay, self.last, self.offset, self.keys];
         let mut bytes: Vec<_> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
         bytes.extend_from_slice(&self.highest.to_le_bytes());
         debug_assert_eq!(Self::decode(&bytes), Some(self), "a note is read back as written");
@@ -61,10 +61,10 @@ impl CheckpointNote {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; NOTE_BYTES] = bytes.try_into().ok()?;
         let (numbers, _) = bytes.as_chunks::<8>();
-        let [replay, last, position, keys] =
+        let [replay, last, offset, keys] =
             *numbers.first_chunk::<4>().map(|all| all.map(u64::from_le_bytes)).as_ref()?;
         let highest = u32::from_le_bytes(*bytes.last_chunk()?);
-        Some(Self { replay, last, position, keys, highest })
+        Some(Self { replay, last, offset, keys, highest })
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn encode_entry(
     debug_assert!(key_len <= KEY_LIMIT && version.len as usize <= VALUE_LIMIT);
     let end = out.len() + ENTRY_HEADER_BYTES + key_len;
     out.extend_from_slice(&version.seq.to_le_bytes());
-    out.extend_from_slice(&version.position.to_le_bytes());
+    out.extend_from_slice(&version.offset.to_le_bytes());
     out.extend_from_slice(&version.len.to_le_bytes());
     out.extend_from_slice(&(key_len as u32).to_le_bytes());
     copy_key(out);
@@ -130,14 +130,14 @@ impl<'a> CheckpointEntry<'a> {
     pub(super) fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (header, rest) = bytes.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
         let (words, lens) = header.split_first_chunk::<16>()?;
-        let (seq, position) = words.split_first_chunk::<8>()?;
+        let (seq, offset) = words.split_first_chunk::<8>()?;
         let (len, key_len) = lens.split_first_chunk::<4>()?;
         let key_len = u32::from_le_bytes(*key_len.first_chunk()?) as usize;
         let (key, rest) = rest.split_at_checked(key_len)?;
         let version = Version {
             seq: u64::from_le_bytes(*seq),
             deleted: false,
-            position: u64::from_le_bytes(*position.first_chunk()?),
+            offset: u64::from_le_bytes(*offset.first_chunk()?),
             len: u32::from_le_bytes(*len),
         };
         Some((Self { key, version }, rest))

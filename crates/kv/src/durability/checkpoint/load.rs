@@ -13,17 +13,17 @@ use crate::base::store_error::StoreError;
 use crate::index::arena::ENTRIES_BYTES_MAX;
 use crate::index::build::{self, BuildError, IndexPart};
 use crate::index::entry::SEQ_MAX;
-use crate::index::keys::Keys;
+use crate::index::keyspace_keys::KeyspaceKeys;
 use crate::index::table::Table;
 use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::state::records::Records;
-use crate::state::writer::LastCheckpoint;
+use crate::state::store_writer::LastCheckpoint;
 
 /// An index that was loaded from a checkpoint.
 #[derive(Debug)]
 pub(crate) struct LoadedCheckpoint {
     pub(crate) note: CheckpointNote,
-    pub(crate) keyspaces: HashMap<u32, Keys>,
+    pub(crate) keyspaces: HashMap<u32, KeyspaceKeys>,
     pub(crate) last: LastCheckpoint,
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<LoadedCheckpoi
     let parts = in_threads(threads, run).into_iter().collect::<Result<_, StoreError>>()?;
     let built = build::finish(table, parts, threads);
     let keyspaces = built.map_err(|_| reader.invalid(0, "its keys are not sorted"))?;
-    let last = LastCheckpoint { position: note.position, bytes: reader.bytes() };
+    let last = LastCheckpoint { offset: note.offset, bytes: reader.bytes() };
     Ok(Some(LoadedCheckpoint { note, keyspaces, last }))
 }
 
@@ -123,17 +123,17 @@ pub(crate) fn decode_any(bytes: &[u8]) -> Option<u64> {
     let keyspaces = build::finish(&table, vec![part], 1).ok()?;
     let arena = table.arena();
     for keys in keyspaces.values() {
-        let order = keys.order();
-        let (mut cursor, mut count, mut last) = (order.seek(arena, b""), 0, None);
-        while let Some((id, next)) = order.next(cursor) {
+        let sorted = keys.sorted();
+        let (mut cursor, mut count, mut last) = (sorted.seek(arena, b""), 0, None);
+        while let Some((id, next)) = sorted.next(cursor) {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
             let found = table.find(table.hash(keys.id, &key)).map(|found| found.id);
-            assert_eq!(found, Some(id), "a key of the order is not in the table");
+            assert_eq!(found, Some(id), "a sorted key is not in the table");
             assert!(last.as_ref() < Some(&key), "keys that are not sorted were accepted");
             (cursor, count, last) = (next, count + 1, Some(key));
         }
         assert_eq!(count, keys.count(), "the keys are not counted");
     }
-    Some(keyspaces.values().map(Keys::count).sum())
+    Some(keyspaces.values().map(KeyspaceKeys::count).sum())
 }

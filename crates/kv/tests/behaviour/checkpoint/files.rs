@@ -228,7 +228,7 @@ fn a_damaged_record_costs_only_its_key() {
         assert_eq!(store.stats().replayed, 0, "{before_last}");
         let keys = store.keyspace();
         let read = keys.get(damaged.to_be_bytes());
-        let Err(ReadError::Store(StoreError::Log(esker_log::Error::Corrupted(_)))) = read else {
+        let Err(ReadError::Store(StoreError::Corrupted(_))) = read else {
             panic!("{read:?}");
         };
         assert!(keys.get(3u32.to_be_bytes()).unwrap().is_some());

@@ -23,7 +23,7 @@ fn a_full_disk_refuses_a_checkpoint_and_keeps_the_last_one() {
     store.sync().unwrap();
     sim_env.disk.set_capacity(Some(sim_env.disk.used() + (256 << 10)));
     let refused = store.checkpoint();
-    let no_space = matches!(refused, Err(StoreError::Log(esker_log::Error::NoSpace { .. })));
+    let no_space = matches!(refused, Err(StoreError::NoSpace { .. }));
     assert!(no_space, "{refused:?}");
     assert!(sim_env.disk.contents(&file("checkpoint.new")).is_err(), "it gives its space back");
     assert_eq!(keys.len(), 20_000);

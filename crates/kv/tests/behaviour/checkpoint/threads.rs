@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_kv::{Batch, CompactError, Options, Policy, Result, Store, StoreError};
+use esker_kv::{Batch, Options, Policy, Result, Store, StoreError};
 use esker_testkit::SplitMix64;
 
 use crate::fixture::{CHECKPOINT, Content, DIR, Keys, check, file};
@@ -161,7 +161,7 @@ fn live(disk: &SimDisk, round: u64, end: impl FnOnce()) -> (Vec<Accepted>, Chang
         scope.spawn(move || {
             while !over.load(SeqCst) {
                 match store.compact() {
-                    Ok(_) | Err(CompactError::Store(StoreError::Closed)) => {
+                    Ok(_) | Err(StoreError::Closed) => {
                         std::thread::sleep(Duration::from_millis(10));
                     }
                     Err(error) => assert!(over.load(SeqCst), "{error:?}"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Op, Result};
-use esker_kv::{Batch, Keyspace, Options, Policy, Store, WriteBatchError};
+use esker_kv::{Batch, Keyspace, Options, Policy, Store, WriteError};
 use esker_log::Engine;
 use esker_testkit::{Call, Hook, HookedDisk, SplitMix64};
 
@@ -239,7 +239,7 @@ fn a_condition_is_decided_at_the_moment_of_ordering() {
     *other.lock().unwrap() = Some(keys.clone());
     let written = store.write(&batch).map(drop);
     assert!(other.lock().unwrap().is_none(), "the value was read from the disk");
-    let failed = matches!(written, Err(WriteBatchError::ConditionFailed { condition: 0 }));
+    let failed = matches!(written, Err(WriteError::ConditionFailed { condition: 0 }));
     assert!(failed, "{written:?}");
     assert_eq!(keys.get("key").unwrap().as_deref(), Some(&b"other"[..]));
     store.close().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::SimDisk;
-use esker_kv::{Batch, Options, Policy, SnapshotError, Store, StoreError, WriteBatchError};
+use esker_kv::{Batch, Options, Policy, ReadError, Store, StoreError, WriteError};
 use esker_testkit::{Call, HookedDisk};
 use parking_lot::Mutex;
 
@@ -175,7 +175,7 @@ fn a_scan_whose_records_are_dropped_returns_no_wrong_value() {
             }
             n += 1;
         };
-        assert!(matches!(end, SnapshotError::Expired), "{end:?}");
+        assert!(matches!(end, ReadError::SnapshotExpired), "{end:?}");
         assert!(scan.next().is_none() && !at_read.is_armed());
     }
     // One that is read by itself.
@@ -184,7 +184,7 @@ fn a_scan_whose_records_are_dropped_returns_no_wrong_value() {
     let mut scan = store.keyspace().scan(first..=first).unwrap();
     at_read.arm(&store, compact);
     let next = scan.next().unwrap();
-    assert!(matches!(next, Err(SnapshotError::Expired)), "{next:?}");
+    assert!(matches!(next, Err(ReadError::SnapshotExpired)), "{next:?}");
     assert!(scan.next().is_none() && !at_read.is_armed());
 }
 
@@ -222,10 +222,10 @@ fn a_batch_whose_conditions_change_each_time_is_refused() {
     // Not for ever, so that a loop without an end succeeds at last.
     change_at_reads(1000, at_read.clone(), &store);
     let refused = store.write(&batch);
-    assert!(matches!(refused, Err(WriteBatchError::Contended)), "{refused:?}");
+    assert!(matches!(refused, Err(WriteError::Contended)), "{refused:?}");
     assert!(keys.get("key").unwrap().is_none(), "nothing was written");
     let pinned = futures_util::FutureExt::now_or_never(store.write_async(&batch));
-    assert!(matches!(pinned, Some(Err(WriteBatchError::Contended))), "{pinned:?}");
+    assert!(matches!(pinned, Some(Err(WriteError::Contended))), "{pinned:?}");
     drop(at_read.0.lock().take());
     store.write(&batch).unwrap().blocking_wait().unwrap();
     assert_eq!(keys.get("key").unwrap().as_deref(), Some(&b"value"[..]));

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_disk::sim::SimDisk;
-use esker_kv::{
-    Batch, Options, Policy, ReadError, ReadOnlyStore, Seq, Snapshot, SnapshotError, Store,
-};
+use esker_kv::{Batch, Options, Policy, ReadError, ReadOnlyStore, Seq, Snapshot, Store};
 
 use crate::concurrency::threads::StopAtEnd;
 
@@ -70,7 +68,7 @@ fn keyspaces(store: &Store, stop: &AtomicBool) {
     }
 }
 
-fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, SnapshotError> {
+fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, ReadError> {
     let scan = snapshot.scan(&reader.keyspace(), ..)?;
     let entries: Vec<(Bytes, _)> = scan.collect::<Result<_, _>>()?;
     Ok(entries.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
@@ -120,7 +118,7 @@ fn check(follow: bool, cache_bytes: u64, pause: Duration) {
                     assert!(state == **expected, "at {} after {at}", snapshot.seq());
                     checked += 1;
                 }
-                Err(SnapshotError::Expired) => expired += 1,
+                Err(ReadError::SnapshotExpired) => expired += 1,
                 Err(error) => panic!("{error:?}"),
             }
             // Not a point in time, but never an error.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_kv::{Batch, Options, Policy, SnapshotError, Store, WriteBatchError};
+use esker_kv::{Batch, Options, Policy, ReadError, Store, WriteError};
 
 const WRITERS: u64 = 3;
 const KEYS: u64 = 50;
@@ -114,7 +114,7 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
             scanned += 1;
             match keys.scan(..).unwrap().collect::<Result<Vec<_>, _>>() {
                 Ok(found) => assert_eq!(found.len() % 2, 0),
-                Err(SnapshotError::Expired) => {}
+                Err(ReadError::SnapshotExpired) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -147,7 +147,7 @@ fn a_counter_by_compare_and_set_loses_no_increment() {
                     batch.put(&keys, "counter", next.to_be_bytes()).unwrap();
                     match store.write(&batch) {
                         Ok(ticket) => drop(ticket),
-                        Err(WriteBatchError::ConditionFailed { condition: 0 }) => {
+                        Err(WriteError::ConditionFailed { condition: 0 }) => {
                             conflicts.fetch_add(1, SeqCst);
                             continue;
                         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use esker_kv::{Error, Result, Store};
+use esker_kv::{Error, Result, Store, StoreError};
 
 use crate::fixture::{CHECKPOINT, DIR, SimEnv, put};
 
@@ -78,7 +78,7 @@ fn outcome_of_waker(
         let outcome = outcomes.try_recv().unwrap();
         drop(waker.wait.lock().unwrap().take());
         drop(waker.store.lock().unwrap().take());
-        let is_closed = matches!(ran, Err(Error::Closed));
+        let is_closed = matches!(ran, Err(Error::Store(StoreError::Closed)));
         assert!(is_closed || ran.is_ok(), "{ran:?}");
         if is_closed {
             let files = env.disk.files(DIR.as_ref()).unwrap();
@@ -130,7 +130,10 @@ fn a_waker_may_change_keyspaces_where_its_thread_cleans() {
 #[test]
 fn a_waker_is_refused_what_its_thread_is_doing() {
     let busy = |outcome: Result<()>| {
-        let is_busy = matches!(outcome, Err(Error::Log(esker_log::Error::Busy { .. })));
+        let busy = |error: &Error| {
+            matches!(error, Error::Store(StoreError::Log(esker_log::Error::Busy { .. })))
+        };
+        let is_busy = outcome.as_ref().is_err_and(busy);
         assert!(is_busy, "{outcome:?}");
     };
     busy(outcome_of_waker(false, compact, compact));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_kv::{Error, Policy, Store};
+use esker_kv::{Error, Policy, Store, StoreError};
 
 use crate::fixture::{CHECKPOINT, DIR, SimEnv, file, model, put, value};
 
@@ -75,11 +75,8 @@ fn place(disk: &SimDisk, n: u32) -> (String, usize) {
 }
 
 fn is_corruption(error: impl Into<Error>) -> bool {
-    match error.into() {
-        Error::CorruptedRecord(_) => true,
-        Error::Log(error) => matches!(error, esker_log::Error::Corrupted(_)),
-        _ => false,
-    }
+    let error = error.into();
+    matches!(error, Error::Store(StoreError::CorruptedRecord(_) | StoreError::Corrupted(_)))
 }
 
 /// Returns whether the store opened.

@@ -10,7 +10,7 @@ use crate::fixture::{DIR, SimEnv, check_keys, keys_of, model, put};
 
 fn is_poisoned<T: std::fmt::Debug>(what: &str, outcome: Result<T, impl Into<Error>>) {
     let outcome: Result<T, Error> = outcome.map_err(Into::into);
-    let Err(Error::Log(esker_log::Error::Poisoned(cause))) = &outcome else {
+    let Err(Error::Store(StoreError::Poisoned(cause))) = &outcome else {
         panic!("{what} after a failure: {outcome:?}");
     };
     assert!(cause.to_string().contains(".seg"), "{what} does not name the file: {cause}");

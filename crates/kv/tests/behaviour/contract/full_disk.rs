@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_disk::{Disk, Op};
 use esker_kv::{
-    Batch, Error, Keyspace, Options, Policy, Reclaimed, Seq, Store, Ticket, WriteError,
+    Batch, Error, Keyspace, Options, Policy, Reclaimed, Seq, Store, StoreError, Ticket, WriteError,
 };
 use esker_testkit::{Call, HookedDisk};
 use futures_util::FutureExt;
@@ -21,7 +21,7 @@ const LEN: usize = 2000;
 
 fn is_full<T, E: Clone + Into<Error>>(outcome: &Result<T, E>) -> bool {
     let error = outcome.as_ref().err().cloned().map(Into::into);
-    matches!(error, Some(Error::Log(esker_log::Error::NoSpace { .. })))
+    matches!(error, Some(Error::Store(StoreError::NoSpace { .. })))
 }
 
 /// Waits until a write is durable.

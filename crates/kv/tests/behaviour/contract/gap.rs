@@ -22,7 +22,7 @@ use crate::fixture::{DIR, SimEnv, file};
 
 fn is_unknown<T>(outcome: Result<T, impl Into<Error>>) -> bool {
     match outcome.map_err(Into::into) {
-        Err(Error::Quarantined(SeqRange { from, to })) => {
+        Err(Error::Store(StoreError::Quarantined(SeqRange { from, to }))) => {
             assert!(from < to);
             true
         }
@@ -145,9 +145,8 @@ fn a_key_without_a_record_after_a_gap_is_quarantined() {
     for by_repair in [false, true] {
         let sim_env = sample();
         let refused = sim_env.try_open().map(drop);
-        let corrupt = |error: &OpenError| {
-            matches!(error, OpenError::Store(StoreError::Log(esker_log::Error::Corrupted(_))))
-        };
+        let corrupt =
+            |error: &OpenError| matches!(error, OpenError::Store(StoreError::Corrupted(_)));
         let is_corrupt = refused.as_ref().is_err_and(corrupt);
         assert!(is_corrupt, "{refused:?}");
         let mut options = sim_env.options();
@@ -227,11 +226,11 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
     assert!(is_unknown(store.create_keyspace("maybe")));
     store.drop_keyspace("maybe").unwrap();
     let not_found = store.drop_keyspace("maybe");
-    assert!(matches!(not_found, Err(KeyspaceError::NotFound { .. })), "{not_found:?}");
+    assert!(matches!(not_found, Err(KeyspaceError::KeyspaceNotFound { .. })), "{not_found:?}");
     // These are no names. The empty key of the catalog has a counter.
     for name in ["", &*"n".repeat(NAME_LIMIT + 1)] {
         let not_found = store.drop_keyspace(name);
-        assert!(matches!(not_found, Err(KeyspaceError::NotFound { .. })), "{not_found:?}");
+        assert!(matches!(not_found, Err(KeyspaceError::KeyspaceNotFound { .. })), "{not_found:?}");
     }
     let maybe = store.create_keyspace("maybe").unwrap();
     assert_eq!(value(&maybe, "key"), None);
@@ -413,7 +412,7 @@ fn check_answers(
                     assert!(found.as_deref() == wanted, "{case}: key {n} of {name}: {found:?}");
                     known += 1;
                 }
-                Err(ReadError::Quarantined(_)) => {
+                Err(ReadError::Store(StoreError::Quarantined(_))) => {
                     assert!(gaps, "{case}");
                     unknown += 1;
                 }
@@ -515,7 +514,7 @@ fn every_form_of_a_watch_passes_the_gap() {
     let gap = store.quarantined()[0];
     let is_after = |next: Result<Changes, WatchError>| next.unwrap().position() > gap.to;
     let is_gap = |next: &Result<Changes, WatchError>| match next {
-        Err(WatchError::Quarantined(range)) => *range == gap,
+        Err(WatchError::Store(StoreError::Quarantined(range))) => *range == gap,
         _ => false,
     };
     let mut watch = store.watch(0).unwrap();
@@ -545,7 +544,7 @@ fn a_watch_passes_the_gap() {
             match watch.try_next() {
                 Ok(Some(changes)) => seqs.extend(changes.iter().map(|change| change.seq)),
                 Ok(None) => return (seqs, gaps),
-                Err(WatchError::Quarantined(range)) if range == gap => gaps += 1,
+                Err(WatchError::Store(StoreError::Quarantined(range))) if range == gap => gaps += 1,
                 Err(error) => panic!("{error:?}"),
             }
         }

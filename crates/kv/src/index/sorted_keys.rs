@@ -1,4 +1,4 @@
-//! The keys of a keyspace in order: a sorted list of entries, in leaves.
+//! The sorted keys of a keyspace: a list of entries, in leaves.
 //!
 //! Point operations never use it. New keys enter it later, in batches, because finding the place of
 //! one random key costs more than the rest of a put. A scan first adds those that are waiting.
@@ -19,9 +19,9 @@ const LEAF_ENTRIES_MIN: usize = LEAF_ENTRIES_MAX / 4;
 /// inserted one by one.
 const MERGE_KEYS_MIN: usize = 16;
 
-/// The entries of one keyspace in the order of their keys.
+/// The entries of one keyspace, sorted by their keys.
 #[derive(Debug, Default)]
-pub(crate) struct KeyOrder {
+pub(crate) struct SortedKeys {
     /// The leaves, none of which is empty.
     leaves: Vec<Leaf>,
     /// The length of a common prefix of all keys.
@@ -30,9 +30,9 @@ pub(crate) struct KeyOrder {
     heads: Vec<u64>,
 }
 
-/// A place in a [`KeyOrder`]: a leaf, and an entry there.
+/// A place in a [`SortedKeys`]: a leaf, and an entry there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct OrderCursor {
+pub(crate) struct SortedCursor {
     leaf: usize,
     at: usize,
 }
@@ -54,8 +54,8 @@ pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
     ids.extend(keyed.into_iter().map(|(_, id)| id));
 }
 
-impl KeyOrder {
-    /// Creates the order of these leaves, each of which is sorted and not empty. `None` if they are
+impl SortedKeys {
+    /// Creates the list of these leaves, each of which is sorted and not empty. `None` if they are
     /// not sorted.
     pub(super) fn from_leaves(arena: &Arena, leaves: Vec<Leaf>) -> Option<Self> {
         let is_after = |pair: &[Leaf]| match (pair[0].ids.last(), pair[1].ids.first()) {
@@ -65,9 +65,9 @@ impl KeyOrder {
         if !leaves.windows(2).all(is_after) {
             return None;
         }
-        let mut order = Self { leaves, ..Self::default() };
-        order.recompute(arena);
-        Some(order)
+        let mut sorted = Self { leaves, ..Self::default() };
+        sorted.recompute(arena);
+        Some(sorted)
     }
 
     /// Sets the prefix to the longest one, and the heads after it.
@@ -126,7 +126,7 @@ impl KeyOrder {
         }
     }
 
-    /// Adds sorted entries, whose keys are not in the order yet. `false` if one of them was.
+    /// Adds sorted entries, whose keys are not in the list yet. `false` if one of them was.
     #[must_use]
     pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) -> bool {
         debug_assert!(is_sorted(arena, new), "new entries are sorted, each with its own key");
@@ -228,9 +228,9 @@ impl KeyOrder {
         }
     }
 
-    /// Removes an entry. `false` if it is not in the order.
+    /// Removes an entry. `false` if it is not in the list.
     pub(crate) fn remove(&mut self, arena: &Arena, id: EntryId, key: &[u8]) -> bool {
-        let OrderCursor { leaf: at, at: n } = self.seek(arena, key);
+        let SortedCursor { leaf: at, at: n } = self.seek(arena, key);
         let Some(leaf) = self.leaves.get_mut(at) else { return false };
         if leaf.ids.get(n) != Some(&id) {
             return false;
@@ -258,60 +258,60 @@ impl KeyOrder {
     }
 
     /// The place of the first key at or above `key`.
-    pub(crate) fn seek(&self, arena: &Arena, key: &[u8]) -> OrderCursor {
+    pub(crate) fn seek(&self, arena: &Arena, key: &[u8]) -> SortedCursor {
         match self.compare_prefix(arena, key) {
             // All keys are above this one, or below it.
-            Ordering::Greater => return OrderCursor { leaf: 0, at: 0 },
+            Ordering::Greater => return SortedCursor { leaf: 0, at: 0 },
             Ordering::Less => return self.end(),
             Ordering::Equal if self.leaves.is_empty() => return self.end(),
             Ordering::Equal => {}
         }
         let leaf = self.find_leaf(arena, key, 0);
         let (at, _) = self.leaves[leaf].search(arena, key, self.head(leaf));
-        OrderCursor { leaf, at }
+        SortedCursor { leaf, at }
     }
 
     /// The place that is this many entries further; the end, if there are fewer.
-    pub(crate) fn skip(&self, mut cursor: OrderCursor, mut entries: usize) -> OrderCursor {
+    pub(crate) fn skip(&self, mut cursor: SortedCursor, mut entries: usize) -> SortedCursor {
         while let Some(leaf) = self.leaves.get(cursor.leaf) {
             let here = leaf.ids.len().saturating_sub(cursor.at);
             if entries < here {
-                return OrderCursor { at: cursor.at + entries, ..cursor };
+                return SortedCursor { at: cursor.at + entries, ..cursor };
             }
             entries -= here;
-            cursor = OrderCursor { leaf: cursor.leaf + 1, at: 0 };
+            cursor = SortedCursor { leaf: cursor.leaf + 1, at: 0 };
         }
         cursor
     }
 
     /// The place after the last key.
-    pub(crate) fn end(&self) -> OrderCursor {
-        OrderCursor { leaf: self.leaves.len(), at: 0 }
+    pub(crate) fn end(&self) -> SortedCursor {
+        SortedCursor { leaf: self.leaves.len(), at: 0 }
     }
 
     /// The entry at a place, or the first one after it, and the place after that.
-    pub(crate) fn next(&self, mut cursor: OrderCursor) -> Option<(EntryId, OrderCursor)> {
+    pub(crate) fn next(&self, mut cursor: SortedCursor) -> Option<(EntryId, SortedCursor)> {
         loop {
             let leaf = self.leaves.get(cursor.leaf)?;
             if let Some(id) = leaf.ids.get(cursor.at) {
-                return Some((*id, OrderCursor { at: cursor.at + 1, ..cursor }));
+                return Some((*id, SortedCursor { at: cursor.at + 1, ..cursor }));
             }
-            cursor = OrderCursor { leaf: cursor.leaf + 1, at: 0 };
+            cursor = SortedCursor { leaf: cursor.leaf + 1, at: 0 };
         }
     }
 
     /// The entry before a place, which is its own place.
-    pub(crate) fn previous(&self, mut cursor: OrderCursor) -> Option<(EntryId, OrderCursor)> {
+    pub(crate) fn previous(&self, mut cursor: SortedCursor) -> Option<(EntryId, SortedCursor)> {
         while cursor.at == 0 {
             let leaf = cursor.leaf.checked_sub(1)?;
-            cursor = OrderCursor { leaf, at: self.leaves.get(leaf)?.ids.len() };
+            cursor = SortedCursor { leaf, at: self.leaves.get(leaf)?.ids.len() };
         }
         let at = cursor.at - 1;
         let id = self.leaves.get(cursor.leaf)?.ids.get(at)?;
-        Some((*id, OrderCursor { at, ..cursor }))
+        Some((*id, SortedCursor { at, ..cursor }))
     }
 
-    /// Checks the order of all keys, and the words.
+    /// Checks that all keys are sorted, and the words.
     #[cfg(test)]
     fn check(&self, arena: &Arena) {
         let mut last: Option<Vec<u8>> = None;
@@ -341,11 +341,11 @@ mod tests {
     use crate::index::arena::ENTRIES_BYTES_MAX;
     use crate::index::entry::{HashedKey, Version};
 
-    const VERSION: Version = Version { seq: 1, deleted: false, position: 0, len: 0 };
+    const VERSION: Version = Version { seq: 1, deleted: false, offset: 0, len: 0 };
 
-    fn keys(order: &KeyOrder, arena: &Arena, mut cursor: OrderCursor) -> Vec<Vec<u8>> {
+    fn keys(sorted: &SortedKeys, arena: &Arena, mut cursor: SortedCursor) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
-        while let Some((id, next)) = order.next(cursor) {
+        while let Some((id, next)) = sorted.next(cursor) {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
             keys.push(key);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     fn insert(
-        order: &mut KeyOrder,
+        sorted: &mut SortedKeys,
         arena: &Arena,
         model: &mut BTreeMap<Vec<u8>, EntryId>,
         keys: Vec<Vec<u8>>,
@@ -370,8 +370,8 @@ mod tests {
             });
         }
         sort(arena, &mut ids);
-        assert!(order.insert(arena, &ids));
-        order.check(arena);
+        assert!(sorted.insert(arena, &ids));
+        sorted.check(arena);
     }
 
     /// Bug: the second one was listed, too, and a scan returned the key twice.
@@ -384,28 +384,28 @@ mod tests {
             arena.allocate(hashed, VERSION, 0).unwrap()
         };
         for keys in [vec![7], (0..2 * MERGE_KEYS_MIN).collect()] {
-            let mut order = KeyOrder::default();
+            let mut sorted = SortedKeys::default();
             let first: Vec<_> = (0..100).map(|n| allocate(n * 2)).collect();
-            assert!(order.insert(&arena, &first));
+            assert!(sorted.insert(&arena, &first));
             let new: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
-            assert!(order.insert(&arena, &new));
+            assert!(sorted.insert(&arena, &new));
             let again: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
-            assert!(!order.insert(&arena, &again));
+            assert!(!sorted.insert(&arena, &again));
         }
     }
 
     #[test]
     fn keys_in_order_leave_full_leaves() {
-        let (arena, mut order, mut model) = (
+        let (arena, mut sorted, mut model) = (
             Arena::new(ENTRIES_BYTES_MAX, Default::default()),
-            KeyOrder::default(),
+            SortedKeys::default(),
             BTreeMap::new(),
         );
         for batch in 0..40u32 {
             let keys = (0..100).map(|n| format!("key-{:08}", batch * 100 + n).into_bytes());
-            insert(&mut order, &arena, &mut model, keys.collect());
+            insert(&mut sorted, &arena, &mut model, keys.collect());
         }
-        assert_eq!(order.leaves.len(), 4000usize.div_ceil(LEAF_ENTRIES_MAX));
+        assert_eq!(sorted.leaves.len(), 4000usize.div_ceil(LEAF_ENTRIES_MAX));
     }
 
     fn some_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -423,30 +423,30 @@ mod tests {
             batches in prop::collection::vec((some_keys(), prop::collection::vec(any::<prop::sample::Index>(), 0..300)), 1..8),
             probes in prop::collection::vec(prop::collection::vec(0u8..4, 0..12), 1..20),
         ) {
-            let (arena, mut order, mut model) = (Arena::new(ENTRIES_BYTES_MAX, Default::default()), KeyOrder::default(), BTreeMap::new());
+            let (arena, mut sorted, mut model) = (Arena::new(ENTRIES_BYTES_MAX, Default::default()), SortedKeys::default(), BTreeMap::new());
             for (keys, removals) in batches {
-                insert(&mut order, &arena, &mut model, keys);
+                insert(&mut sorted, &arena, &mut model, keys);
                 for index in removals {
                     if model.is_empty() {
                         break;
                     }
                     let key = model.keys().nth(index.index(model.len())).unwrap().clone();
                     let id = model.remove(&key).unwrap();
-                    prop_assert!(order.remove(&arena, id, &key));
-                    prop_assert!(!order.remove(&arena, id, &key));
+                    prop_assert!(sorted.remove(&arena, id, &key));
+                    prop_assert!(!sorted.remove(&arena, id, &key));
                 }
-                order.check(&arena);
-                let start = OrderCursor { leaf: 0, at: 0 };
-                prop_assert_eq!(keys_of(&model), self::keys(&order, &arena, start));
+                sorted.check(&arena);
+                let start = SortedCursor { leaf: 0, at: 0 };
+                prop_assert_eq!(keys_of(&model), self::keys(&sorted, &arena, start));
                 for probe in &probes {
-                    let cursor = order.seek(&arena, probe);
+                    let cursor = sorted.seek(&arena, probe);
                     let above: Vec<_> = model.range(probe.clone()..).map(|(k, _)| k.clone()).collect();
-                    prop_assert_eq!(&above, &self::keys(&order, &arena, cursor));
+                    prop_assert_eq!(&above, &self::keys(&sorted, &arena, cursor));
                     let below = model.range(..probe.clone()).next_back().map(|(_, id)| *id);
-                    prop_assert_eq!(below, order.previous(cursor).map(|(id, _)| id));
+                    prop_assert_eq!(below, sorted.previous(cursor).map(|(id, _)| id));
                 }
                 let last = model.values().next_back().copied();
-                prop_assert_eq!(last, order.previous(order.end()).map(|(id, _)| id));
+                prop_assert_eq!(last, sorted.previous(sorted.end()).map(|(id, _)| id));
             }
         }
     }

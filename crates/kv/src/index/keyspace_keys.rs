@@ -1,4 +1,4 @@
-//! The keys of one keyspace: their order, and their number.
+//! The keys of one keyspace: sorted, those that are not sorted yet, and their number.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{
@@ -8,25 +8,25 @@ use std::sync::atomic::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::index::entry::{EntryId, Version};
-use crate::index::order::{self, KeyOrder};
+use crate::index::sorted_keys::{self, SortedKeys};
 use crate::index::table::{EntryChange, Removal, Table};
 
-/// The number of waiting keys from which on a writer adds them to the order.
+/// The number of waiting keys from which on a writer sorts them.
 const WAITING_KEYS_MAX: usize = 32 << 10;
 /// The number of deleted keys, and their share of all, from which on their entries are removed.
 const DELETED_KEYS_MIN: usize = 4 << 10;
 const DELETED_KEYS_SHARE: usize = 8;
 
-/// The keys of one keyspace.
+/// The keys of one keyspace, as entries of the index, with its name and number.
 #[derive(Debug, Default)]
-pub(crate) struct Keys {
+pub(crate) struct KeyspaceKeys {
     pub(crate) id: u32,
     /// Empty until the catalog names it.
     name: OnceLock<String>,
-    order: RwLock<KeyOrder>,
-    /// Held from taking the waiting entries until they are in the order.
-    ordering: Mutex<()>,
-    /// Entries that are not in the order yet.
+    sorted: RwLock<SortedKeys>,
+    /// Held from taking the waiting entries until they are sorted.
+    sorting: Mutex<()>,
+    /// Entries that are not sorted yet.
     waiting: Mutex<Vec<EntryId>>,
     waiting_len: AtomicUsize,
     /// Entries of deleted keys, each once.
@@ -38,7 +38,7 @@ pub(crate) struct Keys {
     dropped: AtomicBool,
 }
 
-impl Keys {
+impl KeyspaceKeys {
     pub(crate) fn new(id: u32, name: &str) -> Self {
         let keys = Self { id, ..Self::default() };
         if !name.is_empty() {
@@ -58,9 +58,9 @@ impl Keys {
     }
 
     /// Creates a keyspace with these keys, none of which is deleted.
-    pub(super) fn from_order(id: u32, order: KeyOrder, count: u64) -> Self {
-        let (order, count) = (RwLock::new(order), AtomicI64::new(count as i64));
-        Self { id, order, count, ..Self::default() }
+    pub(super) fn from_sorted(id: u32, sorted: SortedKeys, count: u64) -> Self {
+        let (sorted, count) = (RwLock::new(sorted), AtomicI64::new(count as i64));
+        Self { id, sorted, count, ..Self::default() }
     }
 
     /// The number of keys.
@@ -78,7 +78,7 @@ impl Keys {
         self.dropped.store(true, SeqCst);
     }
 
-    /// Registers a change of [`Table::set`]. The caller still holds the order lock of the shard.
+    /// Registers a change of [`Table::set`]. The caller still holds the write lock of the shard.
     #[inline]
     pub(crate) fn register(&self, table: &Table, change: EntryChange, new: Version) {
         let existed = change.old.is_some_and(|old| !old.deleted);
@@ -102,7 +102,7 @@ impl Keys {
 
     /// Whether enough keys wait to be added or removed. Called without locks.
     #[inline]
-    pub(crate) fn wants_ordering(&self, horizon: u64) -> bool {
+    pub(crate) fn wants_sorting(&self, horizon: u64) -> bool {
         self.waiting_len.load(Relaxed) >= WAITING_KEYS_MAX
             || self.wants_removal(horizon)
                 && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_KEYS_SHARE
@@ -119,28 +119,28 @@ impl Keys {
         self.deleted_len.load(Relaxed) > 0
     }
 
-    /// Adds the waiting keys to the order, and removes deleted ones if there are many. The caller
-    /// holds no lock. After it returns, the order has every key whose writer had released its order
-    /// lock before the call.
-    pub(crate) fn put_in_order(&self, table: &Table, horizon: u64) {
+    /// Adds the waiting keys to the sorted ones, and removes deleted ones if there are many. The
+    /// caller holds no lock. After it returns, every key is sorted whose writer had released its
+    /// write lock before the call.
+    pub(crate) fn sort_waiting(&self, table: &Table, horizon: u64) {
         let removes = self.wants_removal(horizon);
-        self.order_and_remove(table, horizon, removes);
+        self.sort_and_remove(table, horizon, removes);
     }
 
     /// Removes the entries of deleted keys, if some of them can be removed.
     pub(crate) fn free_deleted(&self, table: &Table, horizon: u64) {
         if self.has_deleted() && horizon >= self.deleted_at.load(Relaxed) {
-            self.order_and_remove(table, horizon, true);
+            self.sort_and_remove(table, horizon, true);
         }
     }
 
-    /// Adds the waiting keys to the order, and removes the entries of deleted keys.
+    /// Adds the waiting keys to the sorted ones, and removes the entries of deleted keys.
     pub(crate) fn remove_deleted(&self, table: &Table, horizon: u64) {
-        self.order_and_remove(table, horizon, true);
+        self.sort_and_remove(table, horizon, true);
     }
 
-    fn order_and_remove(&self, table: &Table, horizon: u64, removes: bool) {
-        let ordering = self.ordering.lock();
+    fn sort_and_remove(&self, table: &Table, horizon: u64, removes: bool) {
+        let sorting = self.sorting.lock();
         // Take the deleted ones first: an entry is added to `waiting` before it is deleted.
         let deleted = if removes {
             self.deleted_len.store(0, Relaxed);
@@ -151,14 +151,14 @@ impl Keys {
         let mut waiting = std::mem::take(&mut *self.waiting.lock());
         self.waiting_len.store(0, Relaxed);
         if !waiting.is_empty() {
-            order::sort(table.arena(), &mut waiting);
-            let are_new = self.order.write().insert(table.arena(), &waiting);
-            table.health().fail_unless(are_new, "a key has one entry in its order");
+            sorted_keys::sort(table.arena(), &mut waiting);
+            let are_new = self.sorted.write().insert(table.arena(), &waiting);
+            table.health().fail_unless(are_new, "a key has one entry among the sorted ones");
         }
         if !deleted.is_empty() {
             self.remove(table, deleted, horizon);
         }
-        drop(ordering);
+        drop(sorting);
     }
 
     /// Removes the entries of deleted keys, in steps, so that no scan waits long.
@@ -166,14 +166,14 @@ impl Keys {
         let mut later = Vec::new();
         let mut key = Vec::new();
         for ids in deleted.chunks(64) {
-            let mut order = self.order.write();
+            let mut sorted = self.sorted.write();
             for id in ids {
                 match table.remove_deleted(*id, horizon) {
                     Removal::Removed => {
                         key.clear();
                         table.arena().copy_key(*id, &mut key);
-                        let was_there = order.remove(table.arena(), *id, &key);
-                        let invariant = "an entry that does not wait is in the order";
+                        let was_there = sorted.remove(table.arena(), *id, &key);
+                        let invariant = "an entry that does not wait is sorted";
                         if table.health().ensure(was_there, invariant).is_ok() {
                             table.arena().free(*id);
                         }
@@ -192,7 +192,7 @@ impl Keys {
     }
 
     /// Makes a delete the newest version of each key from `low` on and below `high`. The caller
-    /// holds all order locks. Every key that has a record before this one is deleted. `each` gets
+    /// holds all write locks. Every key that has a record before this one is deleted. `each` gets
     /// what changed.
     pub(crate) fn delete_range(
         &self,
@@ -203,10 +203,10 @@ impl Keys {
         horizon: u64,
         mut each: impl FnMut(EntryChange),
     ) {
-        self.put_in_order(table, horizon);
-        let order = self.order.read();
-        let mut cursor = order.seek(table.arena(), low);
-        while let Some((id, next)) = order.next(cursor)
+        self.sort_waiting(table, horizon);
+        let sorted = self.sorted.read();
+        let mut cursor = sorted.seek(table.arena(), low);
+        while let Some((id, next)) = sorted.next(cursor)
             && high.is_none_or(|high| table.arena().is_below(id, high))
         {
             if let Some(change) = table.delete_entry(id, version, horizon) {
@@ -219,10 +219,10 @@ impl Keys {
 
     /// Makes a delete the newest version of each key that has no record at or after `oldest`.
     pub(crate) fn delete_before(&self, table: &Table, oldest: u64, version: Version, horizon: u64) {
-        self.put_in_order(table, horizon);
-        let order = self.order.read();
-        let mut cursor = order.seek(table.arena(), b"");
-        while let Some((id, next)) = order.next(cursor) {
+        self.sort_waiting(table, horizon);
+        let sorted = self.sorted.read();
+        let mut cursor = sorted.seek(table.arena(), b"");
+        while let Some((id, next)) = sorted.next(cursor) {
             if table.newest(id).seq < oldest
                 && let Some(change) = table.delete_entry(id, version, horizon)
             {
@@ -232,13 +232,13 @@ impl Keys {
         }
     }
 
-    /// The order, for reading. While it is held, no entry of this keyspace is freed.
-    pub(crate) fn order(&self) -> RwLockReadGuard<'_, KeyOrder> {
-        self.order.read()
+    /// The sorted keys, for reading. While they are held, no entry of this keyspace is freed.
+    pub(crate) fn sorted(&self) -> RwLockReadGuard<'_, SortedKeys> {
+        self.sorted.read()
     }
 
-    /// The bytes of memory of the order.
+    /// The bytes of memory of the sorted and the waiting keys.
     pub(crate) fn bytes(&self) -> u64 {
-        self.order.read().bytes() + (self.waiting.lock().capacity() * 4) as u64
+        self.sorted.read().bytes() + (self.waiting.lock().capacity() * 4) as u64
     }
 }

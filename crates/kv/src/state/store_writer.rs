@@ -1,4 +1,4 @@
-//! The state of a store that this process writes.
+//! A store that this process writes: its state, and what writing adds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use parking_lot::{Mutex, MutexGuard, ReentrantMutex, ReentrantMutexGuard};
 use crate::base::options::Options;
 use crate::base::store_error::StoreError;
 use crate::state::cleaning::Cleaning;
-use crate::state::view::View;
+use crate::state::store_state::StoreState;
 
-/// The state of a store that this process writes: the view that reads it, and what writing adds.
-pub(crate) struct Writer {
+/// A store that this process writes: the state that reading needs, and what writing adds.
+pub(crate) struct StoreWriter {
     dir: PathBuf,
     options: Options,
     pub(crate) log: Log,
-    view: Arc<View>,
+    state: Arc<StoreState>,
     /// Held while keyspaces are created or dropped.
     catalog_lock: Mutex<()>,
     cleaning: Cleaning,
@@ -38,13 +38,13 @@ pub(crate) struct HeldCatalog<'a> {
 /// The last checkpoint, as a store remembers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LastCheckpoint {
-    /// The position of the log at its replay point.
-    pub(crate) position: u64,
+    /// The offset of the end of the log at its replay point.
+    pub(crate) offset: u64,
     /// Its size in bytes.
     pub(crate) bytes: u64,
 }
 
-impl std::fmt::Debug for Writer {
+impl std::fmt::Debug for StoreWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
             .field("dir", &self.dir)
@@ -53,14 +53,14 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-impl Writer {
-    /// The state of a store that was opened with this checkpoint, after it replayed so many
-    /// records.
+impl StoreWriter {
+    /// Creates the writer of a store that was opened with this checkpoint, after it replayed this
+    /// many records.
     pub(crate) fn new(
         dir: PathBuf,
         options: Options,
         log: Log,
-        view: View,
+        state: StoreState,
         checkpoint: LastCheckpoint,
         replayed: u64,
     ) -> Self {
@@ -68,7 +68,7 @@ impl Writer {
             dir,
             options,
             log,
-            view: Arc::new(view),
+            state: Arc::new(state),
             catalog_lock: Mutex::new(()),
             cleaning: Cleaning::default(),
             checkpoint_lock: ReentrantMutex::default(),
@@ -83,8 +83,8 @@ impl Writer {
     }
 
     #[inline]
-    pub(crate) fn view(&self) -> &Arc<View> {
-        &self.view
+    pub(crate) fn state(&self) -> &Arc<StoreState> {
+        &self.state
     }
 
     #[inline]

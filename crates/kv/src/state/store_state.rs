@@ -1,4 +1,4 @@
-//! The state of a store that reading needs: the index, the values in memory, and the records.
+//! The state of an open store that reading needs: the index, the values in memory, and the records.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::snapshots::{SnapshotPin, Snapshots};
 
-/// The part of a store that reads.
+/// The state of an open store that reading needs. A store that is open for reading is nothing else.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct StoreState {
     records: Records,
     table: Table,
     cache: ValueCache,
@@ -42,7 +42,7 @@ struct HistoryLimit {
     lock: Mutex<()>,
 }
 
-impl View {
+impl StoreState {
     pub(crate) fn new(
         records: Records,
         table: Table,
