@@ -560,6 +560,11 @@ func TestUnusableOptionsAreRefused(t *testing.T) {
 		{Endpoints: []string{"https://127.0.0.1:1"}, CAFile: "client.go"},
 		{Endpoints: []string{"https://127.0.0.1:1"}, CertFile: "client.go"},
 		{Endpoints: []string{"https://127.0.0.1:1"}, KeyFile: "client.go"},
+		{Endpoints: []string{"http://127.0.0.1:1"}, MaxTimestamps: 65_537},
+		{Endpoints: []string{"http://127.0.0.1:1"}, MaxTimestamps: -1},
+		{Endpoints: []string{"http://127.0.0.1:1"}, Queue: -1},
+		{Endpoints: []string{"http://127.0.0.1:1"}, Timeout: -1},
+		{Endpoints: []string{"http://127.0.0.1:1"}, ConnectTimeout: -1},
 	} {
 		if _, err := New(wrong); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", wrong, err)
@@ -647,4 +652,28 @@ func TestHistoriesAreUniqueAndInOrder(t *testing.T) {
 	if len(calls) < 900 {
 		t.Errorf("%d calls", len(calls))
 	}
+}
+
+// Callers that have left do not count as callers that wait.
+func TestCallersThatLeaveMakeRoomInTheQueue(t *testing.T) {
+	node, release := held(t, new(issuer))
+	client := open(t, func(o *Options) { o.Queue = 3 }, node)
+	var calls []<-chan Range
+	for want := 1; want <= 2; want++ {
+		calls = append(calls, call(client, 1))
+		eventually(t, "a request", func() bool { return len(node.counts()) == want })
+	}
+	for range 10 {
+		if _, err := client.Timestamp(within(t, time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+	calls = append(calls, call(client, 1))
+	release()
+	for _, each := range calls {
+		expect(t, (<-each).Count, 1)
+	}
+	client.mu.Lock()
+	defer client.mu.Unlock()
+	expect(t, client.waiting, 0)
 }

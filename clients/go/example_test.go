@@ -27,6 +27,29 @@ func Example() {
 	fmt.Println(hundred.First.Compare(begin)) // 1
 }
 
+// Timestamps of 64 bits are in one order with the others.
+func ExampleClient_TimestampsU64() {
+	client, err := esker.New(esker.Options{Endpoints: []string{"http://10.0.0.1:8080"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	const count = 100
+	first, err := client.TimestampsU64(context.Background(), count)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for number := first; number < first+count; number++ {
+		fmt.Println(number)
+	}
+}
+
+func ExampleFromUint64() {
+	timestamp, ok := esker.FromUint64(445644800000000007)
+	fmt.Println(timestamp.Epoch/1_000_000, timestamp.Index, ok)
+	// Output: 1700000000000 7 true
+}
+
 // A certificate of the client is needed where nodes have --client-ca.
 func ExampleOptions_tls() {
 	client, err := esker.New(esker.Options{

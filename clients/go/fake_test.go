@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type reply struct {
 	leader string
 	after  string // Retry-After
 	body   []byte
+	issued *Range // for answers of 64 bits
 }
 
 // issuer hands out the indexes of one epoch.
@@ -45,7 +47,12 @@ func (i *issuer) reply(n int) reply { return ranged(i.take(n)) }
 
 func ranged(r Range) reply {
 	b := r.First.Bytes()
-	return reply{status: 200, body: binary.BigEndian.AppendUint64(b[:], uint64(r.Count))}
+	return reply{status: 200, body: binary.BigEndian.AppendUint64(b[:], uint64(r.Count)), issued: &r}
+}
+
+func ranged64(first uint64, count int) reply {
+	body := binary.BigEndian.AppendUint64(nil, first)
+	return reply{status: 200, body: binary.BigEndian.AppendUint64(body, uint64(count))}
 }
 
 func notLeader(leader string) reply {
@@ -163,6 +170,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		answer = script(n)
 	}
+	if r.URL.Query().Get("format") == "u64-range" && answer.issued != nil {
+		answer.body = ranged64(answer.issued.First.bits(), answer.issued.Count).body
+	}
 	if answer.status == 0 {
 		panic(http.ErrAbortHandler) // the answer is lost
 	}
@@ -192,6 +202,17 @@ func (f *fake) counts() []int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]int{}, f.asked...)
+}
+
+// forms returns the formats of the requests.
+func (f *fake) forms() (forms []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, query := range f.queries {
+		_, form, _ := strings.Cut(query, "&")
+		forms = append(forms, form)
+	}
+	return forms
 }
 
 func (f *fake) connections() int {

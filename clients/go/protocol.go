@@ -11,13 +11,18 @@ import (
 	"time"
 )
 
-// countMax is the most timestamps of a request.
-const countMax = 1 << 16
+const (
+	countMax = 1 << 16 // timestamps of a request
+	// A timestamp of 64 bits has the millisecond of its epoch above 18 bits of its index.
+	u64IndexBits, u64IndexMax, nanosPerMillisecond = 18, 1<<18 - 1, 1_000_000
+	// What a request says of the form of its answer. A list has 16 bytes for each timestamp.
+	listForm, rangeForm, u64Form = "", "&format=range", "&format=u64-range"
+)
 
-// Timestamp is a timestamp of a cluster. Timestamps can be compared with ==, and are map keys.
+// Timestamp is a timestamp of a cluster: an epoch, in nanoseconds of Unix time, and an index in it, from 1.
+// Timestamps can be compared with ==, and are map keys.
 type Timestamp struct {
-	Epoch uint64 // nanoseconds of Unix time
-	Index uint64 // in the epoch, from 1
+	Epoch, Index uint64
 }
 
 // FromBytes decodes a timestamp. The order of the bytes is that of timestamps.
@@ -26,11 +31,18 @@ func FromBytes(b [16]byte) Timestamp {
 }
 
 // Bytes encodes the timestamp.
-func (t Timestamp) Bytes() (b [16]byte) {
-	binary.BigEndian.PutUint64(b[:8], t.Epoch)
-	binary.BigEndian.PutUint64(b[8:], t.Index)
-	return b
+func (t Timestamp) Bytes() [16]byte {
+	return [16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, t.Epoch), t.Index))
 }
+
+// FromUint64 decodes a timestamp of 64 bits, which has the first nanosecond of its millisecond as epoch.
+// It returns false for a number that is none: its millisecond is after the last epoch, in 2554.
+func FromUint64(n uint64) (Timestamp, bool) {
+	return Timestamp{n >> u64IndexBits * nanosPerMillisecond, n & u64IndexMax}, n>>u64IndexBits <= ^uint64(0)/nanosPerMillisecond
+}
+
+// bits encodes a timestamp whose index has 18 bits at most.
+func (t Timestamp) bits() uint64 { return t.Epoch/nanosPerMillisecond<<u64IndexBits + t.Index }
 
 // Compare returns -1 if t is below u, 0 if they are equal, and 1 if t is above u.
 func (t Timestamp) Compare(u Timestamp) int {
@@ -52,23 +64,33 @@ func (r Range) At(i int) Timestamp { return Timestamp{r.First.Epoch, r.First.Ind
 // Last returns the highest timestamp.
 func (r Range) Last() Timestamp { return r.At(r.Count - 1) }
 
-// step is what follows from an answer: the timestamps, or another attempt after a wait.
+// step is what follows from an answer: the timestamps, in the form of the answer, or another attempt: of the
+// leader that the node names, without a wait, or after a wait.
 type step struct {
-	first  Timestamp
-	err    error         // without timestamps; ErrRefused ends the call
-	leader string        // to ask next, without a wait
-	stays  bool          // the same node is asked next
-	wait   time.Duration // that the node asks for, before the usual one
+	first        Timestamp
+	err          error         // without timestamps; ErrRefused ends the call
+	stays        bool          // the same node is asked next
+	wait         time.Duration // that the node asks for, before the usual one
+	form, leader string
+}
+
+// isAbove compares the timestamps of answers. Those of different widths compare by the millisecond of the
+// epoch, and then by the index.
+func (s step) isAbove(other step) bool {
+	if (s.form == u64Form) != (other.form == u64Form) {
+		s.first.Epoch, other.first.Epoch = s.first.Epoch/nanosPerMillisecond, other.first.Epoch/nanosPerMillisecond
+	}
+	return s.first.Compare(other.first) > 0
 }
 
 // decide returns what follows from the answer to a request for n timestamps.
-func decide(n int, list bool, status int, header http.Header, body []byte) step {
-	first, ok := decode(body, n, list)
+func decide(n int, form string, status int, header http.Header, body []byte) step {
+	first, ok := decode(body, n, form)
 	leader := checked(header.Get("Esker-Leader"), false)
 	err := fmt.Errorf("%w: status %d, %.200q", ErrAnswer, status, body)
 	switch {
 	case status == 200 && ok:
-		return step{first: first}
+		return step{first: first, form: form}
 	case status == 409 || (status == 307 && leader != ""):
 		return step{err: ErrNotLeader, leader: leader}
 	case status == 400:
@@ -81,17 +103,23 @@ func decide(n int, list bool, status int, header http.Header, body []byte) step 
 }
 
 // decode returns the first of n timestamps with consecutive indexes.
-func decode(body []byte, n int, list bool) (Timestamp, bool) {
-	if (list && len(body) != 16*n) || (!list && (len(body) != 24 || binary.BigEndian.Uint64(body[16:]) != uint64(n))) {
-		return Timestamp{}, false
+func decode(body []byte, n int, form string) (Timestamp, bool) {
+	var start [16]byte
+	copy(start[:], body)
+	r, ok, indexMax, right := Range{FromBytes(start), n}, true, ^uint64(0), start[:]
+	if form == u64Form {
+		r.First, ok = FromUint64(r.First.Epoch)
+		indexMax, right = u64IndexMax, start[:8]
 	}
-	r := Range{FromBytes([16]byte(body)), n}
-	for i := 0; list && i < n; i++ {
-		if FromBytes([16]byte(body[16*i:])) != r.At(i) {
-			return Timestamp{}, false
-		}
+	if form != listForm {
+		right = binary.BigEndian.AppendUint64(right, uint64(n))
 	}
-	return r.First, r.First.Index > 0 && r.Last().Index >= r.First.Index
+	for i := 1; form == listForm && i < n; i++ {
+		next := r.At(i).Bytes()
+		right = append(right, next[:]...)
+	}
+	first, last := r.First.Index, r.Last().Index
+	return r.First, ok && string(body) == string(right) && 0 < first && first <= last && last <= indexMax
 }
 
 // checked returns addr if it is the host and port of one host, and nothing else; otherwise "".

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -14,19 +15,23 @@ import (
 
 // vectors are those of the guide "Writing a client".
 type vectors struct {
-	Timestamps []struct{ Epoch, Index, Bytes string }
-	Answers    []struct {
-		N       int
-		Status  int
-		Headers map[string]string
-		Hex     *string `json:"body_hex"`
-		Body    string
-		Then    string
-		First   string
-		Last    string
-		Leader  string
-		Seconds int
-	}
+	Timestamps    []struct{ Epoch, Index, Bytes string }
+	Answers       []vector
+	U64Timestamps []struct{ Milliseconds, Index, Number, Bytes string } `json:"u64_timestamps"`
+	U64Answers    []vector                                              `json:"u64_answers"`
+}
+
+type vector struct {
+	N       int
+	Status  int
+	Headers map[string]string
+	Hex     *string `json:"body_hex"`
+	Body    string
+	Then    string
+	First   string
+	Last    string
+	Leader  string
+	Seconds int
 }
 
 func readVectors(t *testing.T) (v vectors) {
@@ -73,44 +78,98 @@ func TestTimestampsAreEncodedAsTheGuideHasIt(t *testing.T) {
 	}
 }
 
+func TestTimestampsOf64BitsAreEncodedAsTheGuideHasIt(t *testing.T) {
+	v := readVectors(t)
+	if len(v.U64Timestamps) < 10 {
+		t.Fatalf("%d vectors", len(v.U64Timestamps))
+	}
+	last := step{form: u64Form}
+	for i, vector := range v.U64Timestamps {
+		n := number(t, vector.Number)
+		got, ok := FromUint64(n)
+		want := Timestamp{number(t, vector.Milliseconds) * 1_000_000, number(t, vector.Index)}
+		if !ok || got != want || want.bits() != n || fmt.Sprintf("%016x", n) != vector.Bytes {
+			t.Errorf("%v is %v", vector, got)
+		}
+		now := step{first: got, form: u64Form}
+		if i > 0 && (last.isAbove(now) || !now.isAbove(last) || now.isAbove(now)) {
+			t.Errorf("%v is not above %v", got, last)
+		}
+		last = now
+	}
+	for _, wrong := range []uint64{(1<<64/1_000_000 + 1) << 18, 1 << 63, 1<<64 - 1} {
+		if got, ok := FromUint64(wrong); ok {
+			t.Errorf("%d is %v", wrong, got)
+		}
+	}
+}
+
+// A timestamp of 64 bits has the millisecond of its epoch alone.
+func TestTimestampsOfBothWidthsAreInOneOrder(t *testing.T) {
+	wide := func(epoch, index uint64) step { return step{first: Timestamp{epoch, index}, form: rangeForm} }
+	narrow := func(epoch, index uint64) step { return step{first: Timestamp{epoch, index}, form: u64Form} }
+	for _, pair := range [][2]step{
+		{wide(7_999_999, 5), narrow(7_000_000, 6)},
+		{narrow(7_000_000, 5), wide(7_999_999, 6)},
+		{wide(6_999_999, 9), narrow(7_000_000, 1)},
+		{narrow(7_000_000, 9), wide(8_000_000, 1)},
+		{wide(7_000_001, 9), wide(7_000_002, 1)},
+	} {
+		if pair[0].isAbove(pair[1]) || !pair[1].isAbove(pair[0]) {
+			t.Errorf("%v is not above %v", pair[1], pair[0])
+		}
+	}
+	if wide(7_999_999, 5).isAbove(narrow(7_000_000, 5)) || narrow(7_000_000, 5).isAbove(wide(7_999_999, 5)) {
+		t.Error("a timestamp is above itself")
+	}
+}
+
 func TestAnswersAreHandledAsTheGuideHasIt(t *testing.T) {
 	v := readVectors(t)
-	if len(v.Answers) < 30 {
-		t.Fatalf("%d vectors", len(v.Answers))
+	if len(v.Answers) < 30 || len(v.U64Answers) < 10 {
+		t.Fatalf("%d and %d vectors", len(v.Answers), len(v.U64Answers))
 	}
 	for _, vector := range v.Answers {
-		header, body := http.Header{}, []byte(vector.Body)
-		for name, value := range vector.Headers {
-			header.Set(name, value)
+		checkAnswer(t, vector, rangeForm, Timestamp.String)
+	}
+	for _, vector := range v.U64Answers {
+		checkAnswer(t, vector, u64Form, func(t Timestamp) string { return strconv.FormatUint(t.bits(), 10) })
+	}
+}
+
+func checkAnswer(t *testing.T, vector vector, form string, text func(Timestamp) string) {
+	t.Helper()
+	header, body := http.Header{}, []byte(vector.Body)
+	for name, value := range vector.Headers {
+		header.Set(name, value)
+	}
+	if vector.Hex != nil {
+		body, _ = hex.DecodeString(*vector.Hex)
+	}
+	got := decide(vector.N, form, vector.Status, header, body)
+	then := "ask another node"
+	switch {
+	case got.err == nil:
+		then = "timestamps"
+		last := Range{got.first, vector.N}.Last()
+		if text(got.first) != vector.First || text(last) != vector.Last {
+			t.Errorf("%+v: %v to %v", vector, got.first, last)
 		}
-		if vector.Hex != nil {
-			body, _ = hex.DecodeString(*vector.Hex)
+	case got.leader != "":
+		then = "ask the leader"
+		if got.leader != vector.Leader {
+			t.Errorf("%+v: %s", vector, got.leader)
 		}
-		got := decide(vector.N, false, vector.Status, header, body)
-		then := "ask another node"
-		switch {
-		case got.err == nil:
-			then = "timestamps"
-			last := Range{got.first, vector.N}.Last()
-			if got.first.String() != vector.First || last.String() != vector.Last {
-				t.Errorf("%+v: %v to %v", vector, got.first, last)
-			}
-		case got.leader != "":
-			then = "ask the leader"
-			if got.leader != vector.Leader {
-				t.Errorf("%+v: %s", vector, got.leader)
-			}
-		case got.stays:
-			then = "ask again later"
-			if got.wait != time.Duration(vector.Seconds)*time.Second {
-				t.Errorf("%+v: %s", vector, got.wait)
-			}
-		case errors.Is(got.err, ErrRefused):
-			then = "fail"
+	case got.stays:
+		then = "ask again later"
+		if got.wait != time.Duration(vector.Seconds)*time.Second {
+			t.Errorf("%+v: %s", vector, got.wait)
 		}
-		if then != vector.Then {
-			t.Errorf("%+v: %s: %+v", vector, then, got)
-		}
+	case errors.Is(got.err, ErrRefused):
+		then = "fail"
+	}
+	if then != vector.Then {
+		t.Errorf("%+v: %s: %+v", vector, then, got)
 	}
 }
 
@@ -124,7 +183,7 @@ func TestListsHaveConsecutiveTimestamps(t *testing.T) {
 	}
 	const most = 1<<64 - 1
 	right := list(Timestamp{7, 1}, Timestamp{7, 2}, Timestamp{7, 3})
-	if first, ok := decode(right, 3, true); !ok || first != (Timestamp{7, 1}) {
+	if first, ok := decode(right, 3, listForm); !ok || first != (Timestamp{7, 1}) {
 		t.Errorf("%v, %t", first, ok)
 	}
 	for _, wrong := range [][]byte{
@@ -137,7 +196,7 @@ func TestListsHaveConsecutiveTimestamps(t *testing.T) {
 		list(Timestamp{7, 0}, Timestamp{7, 1}, Timestamp{7, 2}),
 		list(Timestamp{7, most - 1}, Timestamp{7, most}, Timestamp{7, 0}),
 	} {
-		if first, ok := decode(wrong, 3, true); ok {
+		if first, ok := decode(wrong, 3, listForm); ok {
 			t.Errorf("%x: %v", wrong, first)
 		}
 	}
@@ -167,7 +226,7 @@ func TestAnAddressIsThatOfOneHost(t *testing.T) {
 
 func TestTheTextOfAnErrorIsShortAndOnOneLine(t *testing.T) {
 	body := []byte("a\nb\xff" + strings.Repeat("x", 9999))
-	err := decide(1, false, 418, http.Header{}, body).err
+	err := decide(1, rangeForm, 418, http.Header{}, body).err
 	if text := err.Error(); len(text) > 300 || strings.Contains(text, "\n") || !strings.Contains(text, "418") {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}

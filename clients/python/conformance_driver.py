@@ -36,6 +36,7 @@ class Driver:
     def __init__(self, with_threads: bool) -> None:
         self._with_threads = with_threads
         self._client: Any = None
+        self._format = "range"
         self._calls: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -70,10 +71,8 @@ class Driver:
         options = {names[key]: value for key, value in request.items() if key in names}
         if "client_cert" in request:
             options["client_certificate"] = (request["client_cert"], request["client_key"])
-        if request.get("format") == "u64":
-            return {"error": {"kind": "unsupported", "message": "timestamps of 64 bits"}}
-        if "format" in request:
-            options["as_range"] = request["format"] == "range"
+        self._format = request.get("format", "range")
+        options["as_range"] = self._format != "list"
         for key in ("timeout", "connect_timeout"):
             if f"{key}_ms" in request:
                 options[key] = request[f"{key}_ms"] / 1000
@@ -82,11 +81,17 @@ class Driver:
         return {}
 
     async def timestamps(self, request: dict[str, Any]) -> dict[str, Any]:
+        is_u64 = request.get("format", self._format) == "u64"
+        n, timeout, client = request["n"], seconds(request), self._client
         if self._with_threads:
-            future: Future[Any] = self._client.submit(request["n"], timeout=seconds(request))
+            submit = client.submit_u64 if is_u64 else client.submit
+            future: Future[Any] = submit(n, timeout=timeout)
             found = await asyncio.wrap_future(future)
         else:
-            found = await self._client.timestamps(request["n"], timeout=seconds(request))
+            ask = client.timestamps_u64 if is_u64 else client.timestamps
+            found = await ask(n, timeout=timeout)
+        if is_u64:
+            return {"first": str(found[0]), "last": str(found[-1]), "count": len(found)}
         return {"first": str(found.first), "last": str(found.last), "count": found.count}
 
     async def change(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +120,14 @@ class Driver:
         begun = time.monotonic()
         end, counts = begun + request["seconds"], []
 
+        is_u64 = self._format == "u64"
+        one = self._client.timestamp_u64 if is_u64 else self._client.timestamp
+
         async def caller() -> None:
-            last, count = Timestamp(0, 0), 0
+            last: Any = 0 if is_u64 else Timestamp(0, 0)
+            count = 0
             while time.monotonic() < end:
-                issued = await self._client.timestamp()
+                issued = await one()
                 assert issued > last
                 last, count = issued, count + 1
             counts.append(count)

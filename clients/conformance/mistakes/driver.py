@@ -44,28 +44,28 @@ def gives_up_after_a_failure() -> None:
         try:
             await right(self, link)
         except AttemptError as error:
-            callers = list(self._waiting)
-            self._waiting.clear()
-            self._fail(callers, UnknownOutcomeError("the request failed", error))
+            self._fail(list(self._waiting), UnknownOutcomeError("the request failed", error))
 
     right = replace(AsyncClient, "_request", request)
 
 
 def repeats_what_was_refused() -> None:
-    def read(self: AsyncClient, address: str, answer: Any, count: int) -> Any:
+    def read(self: AsyncClient, address: str, answer: Any, *rest: Any) -> Any:
         if answer.status == 400:
             raise AttemptError(address, "status", answer)
-        return right(self, address, answer, count)
+        return right(self, address, answer, *rest)
 
     right = replace(AsyncClient, "_read", read)
 
 
 def follows_names_for_ever() -> None:
-    def follow(self: Route, by: str, leader: str) -> None:
-        self.named = leader
-        self._failed = None
+    def follow(self: Route, by: str, leader: str | None) -> None:
+        if leader is None:
+            right(self, by, leader)
+        else:
+            self.named, self._failed = leader, None
 
-    replace(Route, "follow", follow)
+    right = replace(Route, "follow", follow)
 
 
 def follows_urls() -> None:
@@ -91,27 +91,51 @@ def interrupts_connecting() -> None:
 
 
 def mixes_two_clusters() -> None:
-    async def opened(self: AsyncClient, address: str, path: Route, timeout: float) -> Connection:
-        link = await Connection.open(address, self._tls, min(timeout, self._connect_timeout))
-        path.set_members(link.members)
+    async def opened(cls: Any, *arguments: Any) -> Connection:
+        link: Connection = await right(*arguments)
+        link.cluster = ""
         return link
 
-    replace(AsyncClient, "_open", opened)
+    right = replace(Connection, "open", classmethod(opened))
 
 
 def accepts_malformed_answers() -> None:
-    def read(body: bytes, count: int, as_range: bool) -> TimestampRange:
+    def read(body: bytes, count: int, form: str) -> TimestampRange:
+        if form == protocol.U64_FORM:
+            number = int.from_bytes(body.ljust(8, b"\x01")[:8], "big")
+            return TimestampRange(Timestamp.from_u64(number % (1 << 62)), count)
         return TimestampRange(Timestamp.from_bytes(body.ljust(16, b"\x01")[:16]), count)
 
-    replace(aio, "read_timestamps", read)
+    replace(protocol, "read_timestamps", read)
 
 
 def accepts_what_went_backwards() -> None:
-    def read(self: AsyncClient, address: str, answer: Any, count: int) -> Any:
-        self._highest = Timestamp(0, 0)
-        return right(self, address, answer, count)
+    def read(self: AsyncClient, *arguments: Any) -> Any:
+        self._highest = (Timestamp(0, 0), protocol.RANGE_FORM)
+        return right(self, *arguments)
 
     right = replace(AsyncClient, "_read", read)
+
+
+def has_an_order_for_each_width() -> None:
+    highest: dict[str, Any] = {}
+
+    def read(self: AsyncClient, address: str, answer: Any, count: int, form: str) -> Any:
+        self._highest = highest.get(form, (Timestamp(0, 0), form))
+        found = right(self, address, answer, count, form)
+        highest[form] = (found.last, form)
+        return found
+
+    right = replace(AsyncClient, "_read", read)
+
+
+def shares_requests_between_widths() -> None:
+    async def request(self: AsyncClient, link: Connection) -> None:
+        forms = [form for _, form in self._waiting.values()]
+        self._waiting = {each: (size, forms[0]) for each, (size, _) in self._waiting.items()}
+        await right(self, link)
+
+    right = replace(AsyncClient, "_request", request)
 
 
 def _ask_ahead() -> None:
@@ -123,8 +147,8 @@ def _ask_ahead() -> None:
             path = path.replace(f"n={count}", f"n={count + SURPLUS}")
         return await right_ask(self, method, path, *rest)
 
-    def read(self: AsyncClient, address: str, answer: Any, count: int) -> Any:
-        return right_read(self, address, answer, count + SURPLUS)
+    def read(self: AsyncClient, address: str, answer: Any, count: int, form: str) -> Any:
+        return right_read(self, address, answer, count + SURPLUS, form)
 
     right_ask = replace(Connection, "ask", ask)
     right_read = replace(AsyncClient, "_read", read)
@@ -133,11 +157,11 @@ def _ask_ahead() -> None:
 def joins_a_sent_request() -> None:
     _ask_ahead()
 
-    def finish(self: AsyncClient, found: TimestampRange) -> None:
+    def finish(self: AsyncClient, found: TimestampRange, form: str) -> None:
         # Those who came while it was in flight, too.
-        self._in_flight.extend(self._waiting)
+        self._in_flight.update(self._waiting)
         self._waiting.clear()
-        right(self, found)
+        right(self, found, form)
 
     right = replace(AsyncClient, "_finish", finish)
 
@@ -146,8 +170,8 @@ def keeps_left_over_timestamps() -> None:
     _ask_ahead()
     left: list[Timestamp] = []
 
-    def finish(self: AsyncClient, found: TimestampRange) -> None:
-        right_finish(self, found)
+    def finish(self: AsyncClient, found: TimestampRange, form: str) -> None:
+        right_finish(self, found, form)
         left[:] = list(found)[-SURPLUS:]
 
     async def timestamps(self: AsyncClient, count: int, **options: Any) -> Any:
@@ -163,12 +187,13 @@ def keeps_left_over_timestamps() -> None:
 
 def sends_a_request_for_each_caller() -> None:
     async def request(self: AsyncClient, link: Connection) -> None:
-        others = [self._waiting.pop() for _ in range(len(self._waiting) - 1)]
-        work = right(self, link)
-        work_task = asyncio.ensure_future(work)
+        others = dict(list(self._waiting.items())[1:])
+        for caller in others:
+            del self._waiting[caller]
+        work = asyncio.ensure_future(right(self, link))
         await asyncio.sleep(0)
-        self._waiting.extend(reversed(others))
-        await work_task
+        self._waiting.update(others)
+        await work
 
     right = replace(AsyncClient, "_request", request)
 
@@ -182,12 +207,27 @@ def queues_without_a_bound() -> None:
 
 
 def cancels_the_callers_of_a_request() -> None:
-    def finish(self: AsyncClient, found: TimestampRange) -> None:
-        if any(future.done() for future, _ in self._in_flight):
+    def finish(self: AsyncClient, found: TimestampRange, form: str) -> None:
+        if any(caller.done() for caller in self._in_flight):
             self._fail(self._in_flight, UnknownOutcomeError("a caller has left"))
-        right(self, found)
+        right(self, found, form)
 
     right = replace(AsyncClient, "_finish", finish)
+
+
+def asks_after_the_deadline() -> None:
+    def begin(self: AsyncClient, timeout: float | None) -> float:
+        return right(self, timeout or None)
+
+    right = replace(AsyncClient, "_begin", begin)
+
+
+def goes_back_to_a_failed_leader() -> None:
+    def follow(self: Route, by: str, leader: str | None) -> None:
+        right(self, by, leader)
+        self.named = leader
+
+    right = replace(Route, "follow", follow)
 
 
 def sends_the_token_along() -> None:

@@ -48,6 +48,7 @@ type answer map[string]any
 type driver struct {
 	out    sync.Mutex
 	client *esker.Client
+	format string // of calls that name none
 
 	mu      sync.Mutex
 	cancels map[int64]context.CancelFunc
@@ -81,16 +82,12 @@ func (d *driver) begin(r request) {
 			ctx, cancel = context.WithTimeout(context.Background(), milliseconds(*r.TimeoutMS))
 		}
 		d.keep(r.ID, cancel)
-		client := d.client
+		client, format := d.client, cmp.Or(r.Format, d.format)
 		go func() {
 			defer cancel()
-			got, err := client.Timestamps(ctx, r.N)
+			a := timestamps(ctx, client, r.N, format)
 			d.keep(r.ID, nil)
-			if err != nil {
-				d.reply(r.ID, failed(err))
-				return
-			}
-			d.reply(r.ID, answer{"first": got.First.String(), "last": got.Last().String(), "count": got.Count})
+			d.reply(r.ID, a)
 		}()
 	case "cancel":
 		d.mu.Lock()
@@ -102,8 +99,8 @@ func (d *driver) begin(r request) {
 	case "compare":
 		d.reply(r.ID, compare(r.A, r.B))
 	case "bench":
-		client := d.client
-		go func() { d.reply(r.ID, bench(client, r.Callers, r.Seconds)) }()
+		client, format := d.client, d.format
+		go func() { d.reply(r.ID, bench(client, r.Callers, r.Seconds, format)) }()
 	default:
 		d.reply(r.ID, kind("unsupported", "no operation "+r.Op))
 	}
@@ -146,9 +143,6 @@ func (d *driver) open(r request) answer {
 	if r.Token != "" {
 		return kind("unsupported", "this client makes no changes")
 	}
-	if r.Format == "u64" {
-		return kind("unsupported", "this client has no timestamps of 64 bits")
-	}
 	if r.TimeoutMS != nil {
 		options.Timeout = milliseconds(*r.TimeoutMS)
 	}
@@ -156,7 +150,7 @@ func (d *driver) open(r request) answer {
 	if err != nil {
 		return failed(err)
 	}
-	d.client = client
+	d.client, d.format = client, r.Format
 	return answer{}
 }
 
@@ -202,6 +196,22 @@ func failed(err error) answer {
 	return a
 }
 
+func timestamps(ctx context.Context, client *esker.Client, n int, format string) answer {
+	if format == "u64" {
+		first, err := client.TimestampsU64(ctx, n)
+		if err != nil {
+			return failed(err)
+		}
+		last := first + uint64(n) - 1
+		return answer{"first": strconv.FormatUint(first, 10), "last": strconv.FormatUint(last, 10), "count": n}
+	}
+	got, err := client.Timestamps(ctx, n)
+	if err != nil {
+		return failed(err)
+	}
+	return answer{"first": got.First.String(), "last": got.Last().String(), "count": got.Count}
+}
+
 func compare(a, b string) answer {
 	one, errA := parse(a)
 	other, errB := parse(b)
@@ -223,10 +233,20 @@ func parse(text string) (esker.Timestamp, error) {
 }
 
 // bench has callers of one timestamp each call for some seconds.
-func bench(client *esker.Client, callers int, seconds float64) answer {
+func bench(client *esker.Client, callers int, seconds float64, format string) answer {
 	var sum atomic.Int64
 	var all sync.WaitGroup
 	failures := make(chan error, callers)
+	one := func() error {
+		_, err := client.Timestamp(context.Background())
+		return err
+	}
+	if format == "u64" {
+		one = func() error {
+			_, err := client.TimestampU64(context.Background())
+			return err
+		}
+	}
 	begun := time.Now()
 	end := begun.Add(time.Duration(seconds * float64(time.Second)))
 	for range callers {
@@ -235,7 +255,7 @@ func bench(client *esker.Client, callers int, seconds float64) answer {
 			defer all.Done()
 			count := int64(0)
 			for time.Now().Before(end) {
-				if _, err := client.Timestamp(context.Background()); err != nil {
+				if err := one(); err != nil {
 					failures <- err
 					break
 				}

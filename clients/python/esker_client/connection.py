@@ -46,37 +46,29 @@ class Tls:
 class Connection:
     """A connection whose node has said which cluster it is of, and who its members are."""
 
-    cluster: str
-    leader: str | None
-    members: list[str]
-
-    def __init__(
-        self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.address, self._reader, self._writer = address, reader, writer
+    def __init__(self, address: str) -> None:
+        self.address = address
 
     @classmethod
     async def open(cls, address: str, tls: Tls | None, timeout: float) -> Connection:
-        return await _attempt(address, timeout, cls._open(address, tls))
+        self = cls(address)
+        await _attempt(address, timeout, self._open(tls))
+        return self
 
-    @classmethod
-    async def _open(cls, address: str, tls: Tls | None) -> Connection:
-        host, port = address.rsplit(":", 1)
+    async def _open(self, tls: Tls | None) -> None:
+        host, port = self.address.rsplit(":", 1)
         host = host.strip("[]")
-        streams = await asyncio.open_connection(
+        self._reader, self._writer = await asyncio.open_connection(
             host, int(port), ssl=tls and tls.context(), server_hostname=host if tls else None,
-            limit=HEAD_BYTES_MAX, happy_eyeballs_delay=0.25,
-        )  # fmt: skip
-        self = cls(address, *streams)
+            limit=HEAD_BYTES_MAX, happy_eyeballs_delay=0.25)  # fmt: skip
         try:
-            answer = await self._exchange("GET", "/members")
+            answer = await self._send("GET", "/members")
             if answer.status != 200:
-                raise AttemptError(address, "status", str(answer))
+                raise AttemptError(self.address, "status", answer)
             self.cluster, self.leader, self.members = read_members(answer.body)
         except BaseException:
             self.close()
             raise
-        return self
 
     def is_open(self) -> bool:
         return not self._reader.at_eof() and not self._writer.is_closing()
@@ -84,24 +76,19 @@ class Connection:
     def close(self) -> None:
         self._writer.transport.abort()
 
-    async def ask(
-        self, method: str, path: str, timeout: float, headers: str = "", body: bytes = b""
-    ) -> Answer:
-        """Sends a request. If it raises `AttemptError`, the connection is of no more use."""
-        exchange = self._exchange(method, path, headers, body)
-        return await _attempt(self.address, timeout, exchange)
+    async def ask(self, method: str, path: str, timeout: float, *content: Any) -> Answer:
+        """Sends a request, with headers and a body if `content` has them. If it raises
+        `AttemptError`, the connection is of no more use."""
+        return await _attempt(self.address, timeout, self._send(method, path, *content))
 
-    async def _exchange(
-        self, method: str, path: str, headers: str = "", body: bytes = b""
-    ) -> Answer:
+    async def _send(self, method: str, path: str, headers: str = "", body: bytes = b"") -> Answer:
         head = f"{method} {path} HTTP/1.1\r\nHost: {self.address}\r\n{headers}\r\n"
         self._writer.write(head.encode() + body)
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         status, *lines = head.rstrip().split("\r\n")
         if not status.startswith("HTTP/1.1 "):
             raise ValueError("it does not speak HTTP/1.1")
-        pairs = (line.split(":", 1) for line in lines)
-        fields = {name.lower(): value.strip() for name, value in pairs}
+        fields = {name.lower(): value.strip() for name, value in (it.split(":", 1) for it in lines)}
         length = int(fields.get("content-length", "0"))
         if not 0 <= length <= BODY_BYTES_MAX:
             raise ValueError("its answer is too long")

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-COUNT_MAX = 65_536
-NODES_MAX = 64
+COUNT_MAX, NODES_MAX = 65_536, 64
+U64_INDEX_BITS, U64_MAX, NANOS_PER_MILLISECOND = 18, (1 << 64) - 1, 1_000_000
+# What a request says of the form of its answer. A list has 16 bytes for each timestamp.
+LIST_FORM, RANGE_FORM, U64_FORM = "", "&format=range", "&format=u64-range"
 ADDRESS = re.compile(r"(\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
 
 
@@ -25,6 +27,15 @@ class Timestamp(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Timestamp:
         return cls(*struct.unpack(">QQ", data))
+
+    @classmethod
+    def from_u64(cls, number: int) -> Timestamp:
+        """Decodes a timestamp of 64 bits, which has the first nanosecond of its millisecond as
+        epoch. Raises `ValueError` for a number that is none."""
+        if not 0 <= number >> U64_INDEX_BITS <= U64_MAX // NANOS_PER_MILLISECOND:
+            raise ValueError(f"{number} is no timestamp of 64 bits")
+        epoch = (number >> U64_INDEX_BITS) * NANOS_PER_MILLISECOND
+        return cls(epoch, number & ((1 << U64_INDEX_BITS) - 1))
 
     def __bytes__(self) -> bytes:
         return struct.pack(">QQ", *self)
@@ -48,8 +59,7 @@ class TimestampRange:
         return self.count
 
     def __iter__(self) -> Iterator[Timestamp]:
-        epoch, index = self.first
-        return (Timestamp(epoch, each) for each in range(index, index + self.count))
+        return (Timestamp(self.first.epoch, self.first.index + at) for at in range(self.count))
 
 
 class Answer(NamedTuple):
@@ -60,12 +70,12 @@ class Answer(NamedTuple):
     body: bytes
 
     def __str__(self) -> str:
-        text = " ".join(self.body[:800].decode("utf-8", "replace").split())
-        return f"status {self.status}: {text[:200]}"
+        words = self.body[:800].decode("utf-8", "replace").split()
+        return f"status {self.status}: {' '.join(words)[:200]}"
 
     @property
     def leader(self) -> str | None:
-        return node_address(self.headers.get("esker-leader"))
+        return node_address(self.headers.get("esker-leader")) if self.status in (307, 409) else None
 
     @property
     def retry_after(self) -> float:
@@ -78,7 +88,7 @@ def _is_address(text: str, allows_unspecified: bool) -> bool:
     if not found or not 0 < int(found[2]) < 65_536:
         return False
     try:
-        return allows_unspecified or not ipaddress.ip_address(found[1].strip("[]")).is_unspecified
+        return not ipaddress.ip_address(found[1].strip("[]")).is_unspecified or allows_unspecified
     except ValueError:
         return re.search("[A-Za-z]", found[1]) is not None and "[" not in text
 
@@ -109,14 +119,21 @@ def read_members(body: bytes) -> tuple[str, str | None, list[str]]:
         raise ValueError("its answer is no list of members") from None
 
 
-def read_timestamps(body: bytes, count: int, as_range: bool) -> TimestampRange:
+def read_timestamps(body: bytes, count: int, form: str) -> TimestampRange:
     """Reads the body of a 200. Raises `ValueError`."""
-    if len(body) != (24 if as_range else 16 * count):
-        raise ValueError("the answer has another length")
-    found = TimestampRange(Timestamp.from_bytes(body[:16]), count)
-    if found.first.index == 0 or found.last.index >= 1 << 64:
+    is_u64 = form == U64_FORM
+    size, index_bits = (8, U64_INDEX_BITS) if is_u64 else (16, 64)
+    number = int.from_bytes(body[:size], "big")
+    first = Timestamp.from_u64(number) if is_u64 else Timestamp(number >> 64, number & U64_MAX)
+    found = TimestampRange(first, count)
+    if found.first.index == 0 or found.last.index >> index_bits:
         raise ValueError("an index is out of bounds")
-    rest = struct.pack(">Q", count) if as_range else b"".join(map(bytes, found))[16:]
-    if body[16:] != rest:
+    rest = struct.pack(">Q", count) if form else b"".join(map(bytes, found))[16:]
+    if len(body) < size or body[size:] != rest:
         raise ValueError("the timestamps are not those of the request")
     return found
+
+
+def sort_key(timestamp: Timestamp, by_millisecond: bool) -> tuple[int, int]:
+    """The order of timestamps. Those of different widths have the millisecond in common."""
+    return timestamp.epoch // (NANOS_PER_MILLISECOND if by_millisecond else 1), timestamp.index

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-FIRST_DELAY, DELAY_MAX = 0.004, 0.1
-HINTS_MAX = 2
+FIRST_DELAY, DELAY_MAX, HINTS_MAX = 0.004, 0.1, 2
 
 
 class Route:
@@ -29,10 +28,11 @@ class Route:
             self._turn += 1
         return address
 
-    def follow(self, by: str, leader: str) -> None:
-        """Asks `leader` next, which the node `by` names, unless it has just failed."""
-        self._hints += 1
-        if leader in (by, self._failed):
+    def follow(self, by: str, leader: str | None) -> None:
+        """Asks `leader` next, which the node `by` names, unless it has just failed. Without one the
+        node has failed."""
+        self._hints += leader is not None
+        if leader in (None, by, self._failed):
             self.failed(by)
         else:
             self.named = leader
@@ -46,8 +46,7 @@ class Route:
         return True
 
     def failed(self, address: str) -> None:
-        self._failed = address
-        self._failures += 1
+        self._failed, self._failures = address, self._failures + 1
 
     def succeeded(self) -> None:
         self._failed, self._failures, self._hints = None, 0, 0

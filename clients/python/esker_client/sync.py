@@ -23,6 +23,7 @@ class Client:
 
     def __init__(self, endpoints: Sequence[str], **options: Any) -> None:
         self._client = AsyncClient(endpoints, **options)
+        self._lock, self._is_closed = threading.Lock(), False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="esker", daemon=True)
         self._thread.start()
@@ -35,9 +36,21 @@ class Client:
         """Returns consecutive timestamps. Raises `EskerError`, and `ValueError` for the count."""
         return self.submit(count, timeout=timeout).result()
 
+    def timestamp_u64(self, *, timeout: float | None = None) -> int:
+        """Returns a timestamp of 64 bits. Raises `EskerError`."""
+        return self.timestamps_u64(1, timeout=timeout)[0]
+
+    def timestamps_u64(self, count: int, *, timeout: float | None = None) -> range:
+        """See `AsyncClient.timestamps_u64`."""
+        return self.submit_u64(count, timeout=timeout).result()
+
     def submit(self, count: int = 1, *, timeout: float | None = None) -> Future[TimestampRange]:
         """Begins a call. Its future may be cancelled: its timestamps are lost then."""
         return self._run(self._client.timestamps(count, timeout=timeout))
+
+    def submit_u64(self, count: int = 1, *, timeout: float | None = None) -> Future[range]:
+        """Begins a call for timestamps of 64 bits, as `submit`."""
+        return self._run(self._client.timestamps_u64(count, timeout=timeout))
 
     def change(self, path: str, body: bytes = b"{}", *, timeout: float | None = None) -> Answer:
         """See `AsyncClient.change`."""
@@ -45,8 +58,10 @@ class Client:
 
     def close(self) -> None:
         """Closes the client. Calls that wait fail with `ClosedError`."""
-        if self._thread.is_alive():
-            self._run(self._client.close()).result()
+        with self._lock:
+            is_closed, self._is_closed = self._is_closed, True
+        if not is_closed:
+            asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -58,8 +73,8 @@ class Client:
         self.close()
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()
-            raise ClosedError("the client is closed") from None
+        with self._lock:  # What is begun before the loop stops is ended by it.
+            if not self._is_closed:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        raise ClosedError("the client is closed")

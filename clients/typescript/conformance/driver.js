@@ -6,6 +6,8 @@ import * as esker from "../src/index.js";
 
 /** @type {esker.Client | undefined} */
 let client;
+/** What calls ask for that name no format. */
+let format = "range";
 /** The calls that wait, by the ids of their requests. @type {Map<number, AbortController>} */
 const calls = new Map();
 
@@ -36,8 +38,9 @@ const parse = (hex) => esker.Timestamp.fromBytes(Buffer.from(hex, "hex"));
 async function bench(client, { callers, seconds }) {
   const start = performance.now();
   let timestamps = 0;
+  const one = () => (format === "u64" ? client.timestampU64() : client.timestamp());
   const caller = async () => {
-    for (; performance.now() - start < seconds * 1000; timestamps++) await client.timestamp();
+    for (; performance.now() - start < seconds * 1000; timestamps++) await one();
   };
   await Promise.all(Array.from({ length: callers }, caller));
   return { timestamps, seconds: (performance.now() - start) / 1000 };
@@ -46,9 +49,6 @@ async function bench(client, { callers, seconds }) {
 /** @type {Record<string, (request: Json, signal: AbortSignal) => Json | Promise<Json>>} */
 const operations = {
   open(request) {
-    if (request.format === "u64") {
-      return { error: { kind: "unsupported", message: "timestamps of 64 bits" } };
-    }
     client = new esker.Client({
       endpoints: request.endpoints,
       caFile: request.ca,
@@ -56,16 +56,19 @@ const operations = {
       keyFile: request.client_key,
       token: request.token,
       cluster: request.cluster,
-      format: request.format,
+      format: request.format === "u64" ? undefined : request.format,
       timeoutMs: request.timeout_ms,
       connectTimeoutMs: request.connect_timeout_ms,
       queue: request.queue,
       maxTimestamps: request.max_timestamps,
     });
+    format = request.format ?? "range";
     return {};
   },
-  async timestamps({ n, timeout_ms: timeoutMs }, signal) {
-    const range = await open().timestamps(n, { timeoutMs, signal });
+  async timestamps(request, signal) {
+    const [n, options] = [request.n, { timeoutMs: request.timeout_ms, signal }];
+    const isU64 = (request.format ?? format) === "u64";
+    const range = await (isU64 ? open().timestampsU64(n, options) : open().timestamps(n, options));
     return { first: `${range.first}`, last: `${range.last}`, count: range.count };
   },
   cancel({ call }) {

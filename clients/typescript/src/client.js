@@ -1,14 +1,12 @@
-import { parseEndpoints } from "./address.js";
+import { setImmediate } from "node:timers/promises";
 import * as errors from "./errors.js";
 import { Leader } from "./leader.js";
+import { FORMS, parseChange, parseEndpoints } from "./protocol.js";
 import { TimestampRange } from "./timestamp.js";
-import { Transport } from "./transport.js";
 
 /** The requests for timestamps at a time. */
 const REQUESTS_MAX = 2;
-const ENDPOINTS_MAX = 64;
-const COUNT_MAX = 65_536;
-const QUEUE_CALLS_MAX = 2 ** 20;
+const [COUNT_MAX, QUEUE_CALLS_MAX] = [65_536, 2 ** 20];
 /** The longest time of a timer. */
 const TIMEOUT_MS_MAX = 2 ** 31 - 1;
 
@@ -43,7 +41,7 @@ const TIMEOUT_MS_MAX = 2 ** 31 - 1;
  * @template T
  * @typedef {object} Call
  * @property {number} count The timestamps that it wants.
- * @property {number} offset Theirs among those of its request.
+ * @property {string} form Of their answer: one of the `FORMS`.
  * @property {number} timeoutMs
  * @property {boolean} isUnknown Whether a node has its change, which may be made.
  * @property {(value: T) => void} resolve @property {(error: unknown) => void} reject
@@ -65,7 +63,7 @@ export class Client {
   #leader;
   #options;
   /** @type {Set<Call<any>>} All that have not ended. */ #calls = new Set();
-  /** @type {Set<Call<TimestampRange>>} Those without a request. */ #waiting = new Set();
+  /** @type {Set<Call<TimestampRange<any>>>} Those without a request. */ #waiting = new Set();
   #requests = 0;
   #isClosed = false;
 
@@ -77,16 +75,15 @@ export class Client {
   constructor(options) {
     const { endpoints = [], cluster, token, format = "range", timeoutMs = 5000 } = options;
     const { connectTimeoutMs = 1000, queue = 65_536, maxTimestamps = COUNT_MAX } = options;
-    check("the number of endpoints", endpoints.length, ENDPOINTS_MAX);
     check("timeoutMs", timeoutMs, TIMEOUT_MS_MAX);
     check("connectTimeoutMs", connectTimeoutMs, TIMEOUT_MS_MAX);
     check("queue", queue, QUEUE_CALLS_MAX);
     check("maxTimestamps", maxTimestamps, COUNT_MAX);
     if (!/^[\x21-\x7e]+$/.test(token ?? "none")) throw new errors.OptionError("invalid token");
-    const { addresses, isTls } = parseEndpoints(endpoints);
-    const transport = new Transport(isTls, options);
-    this.#leader = new Leader({ transport, endpoints: addresses, connectTimeoutMs, cluster });
-    this.#options = { token, format, timeoutMs, queue, maxTimestamps };
+    if (format !== "range" && format !== "list") throw new errors.OptionError("invalid format");
+    const parsed = parseEndpoints(endpoints);
+    this.#leader = new Leader({ ...parsed, files: options, connectTimeoutMs, cluster });
+    this.#options = { token, form: FORMS[format], timeoutMs, queue, maxTimestamps };
   }
 
   /** Returns a timestamp. Rejects as {@link timestamps} does. @param {CallOptions} [options] */
@@ -100,13 +97,34 @@ export class Client {
    * of the signal.
    * @param {number} count @param {CallOptions} [options] @returns {Promise<TimestampRange>}
    */
-  async timestamps(count, options) {
-    const { maxTimestamps, queue } = this.#options;
-    check("the number of timestamps", count, maxTimestamps);
-    if (this.#waiting.size >= queue) throw new errors.BusyError(`${queue} calls wait already`);
-    return this.#call(count, options, (/** @type {Call<TimestampRange>} */ call) => {
+  timestamps(count, options) {
+    return this.#timestamps(count, this.#options.form, options);
+  }
+
+  /** Returns a timestamp of 64 bits, as {@link timestampsU64}. @param {CallOptions} [options] */
+  async timestampU64(options) {
+    return (await this.timestampsU64(1, options)).first;
+  }
+
+  /**
+   * Returns consecutive timestamps of 64 bits, in one order with those of 16 bytes. An epoch has
+   * 262,143 of them: after these a call waits for the next one. Rejects as {@link timestamps} does.
+   * @param {number} count @param {CallOptions} [options] @returns {Promise<TimestampRange<bigint>>}
+   */
+  timestampsU64(count, options) {
+    return this.#timestamps(count, FORMS.u64, options);
+  }
+
+  /**
+   * @param {number} count @param {string} form @param {CallOptions | undefined} options
+   * @returns {Promise<TimestampRange<any>>}
+   */
+  async #timestamps(count, form, options) {
+    check("the number of timestamps", count, this.#options.maxTimestamps);
+    if (this.#waiting.size >= this.#options.queue) throw new errors.BusyError("queue is full");
+    return this.#call(count, form, options, (call) => {
       this.#waiting.add(call);
-      this.#schedule();
+      if (this.#requests < REQUESTS_MAX) this.#serve();
     });
   }
 
@@ -120,22 +138,23 @@ export class Client {
    */
   async change(path, body, options) {
     if (!/^\/[\x21-\x7e]*$/.test(path)) throw new errors.OptionError(`not a path: ${path}`);
-    return this.#call(0, options, (/** @type {Call<ChangeAnswer>} */ call) => {
-      this.#change(call, path, body).catch(call.reject);
-    });
+    return this.#call(0, "", options, (call) => this.#change(call, path, body));
   }
 
   /** @param {Call<ChangeAnswer>} call @param {string} path @param {string} body */
   async #change(call, path, body) {
+    const headers = { ":method": "POST", ":path": path, "content-type": "application/json" };
+    const { token } = this.#options;
+    if (token !== undefined) Object.assign(headers, { authorization: `Bearer ${token}` });
     while (this.#calls.has(call)) {
       await this.#leader.attempt(async (connection) => {
         if (!this.#calls.has(call)) return;
         call.isUnknown = true;
-        try {
-          call.resolve(await connection.change(path, body, this.#options.token, call.timeoutMs));
-        } finally {
-          call.isUnknown = false;
-        }
+        const answer = await connection.send(headers, call.timeoutMs, body).catch((cause) => {
+          throw new errors.UnknownOutcomeError("the change may have been made", cause);
+        });
+        call.isUnknown = false;
+        call.resolve(parseChange(connection.address, answer));
       });
     }
   }
@@ -149,14 +168,15 @@ export class Client {
 
   /**
    * Makes a call that `begin` begins, and waits for its end.
-   * @template T @param {number} count @param {CallOptions | undefined} options
-   * @param {(call: Call<T>) => void} begin @returns {Promise<T>}
+   * @template T @param {number} count @param {string} form
+   * @param {CallOptions | undefined} options
+   * @param {(call: Call<T>) => void | Promise<void>} begin @returns {Promise<T>}
    */
-  async #call(count, { timeoutMs = this.#options.timeoutMs, signal } = {}, begin) {
+  async #call(count, form, { timeoutMs = this.#options.timeoutMs, signal } = {}, begin) {
     if (this.#isClosed) throw new errors.ClosedError("the client is closed");
     signal?.throwIfAborted();
     if (!(timeoutMs <= TIMEOUT_MS_MAX)) throw new errors.OptionError(`timeoutMs: ${timeoutMs}`);
-    const call = /** @type {Call<T>} */ ({ count, offset: 0, timeoutMs, isUnknown: false });
+    const call = /** @type {Call<T>} */ ({ count, form, timeoutMs, isUnknown: false });
     const expired = () =>
       call.isUnknown
         ? new errors.UnknownOutcomeError("no answer by the deadline: the change may have been made")
@@ -168,7 +188,7 @@ export class Client {
     signal?.addEventListener("abort", abort);
     this.#calls.add(call);
     try {
-      begin(call);
+      begin(call)?.catch(call.reject);
       return await answer;
     } finally {
       clearTimeout(timer);
@@ -178,38 +198,35 @@ export class Client {
     }
   }
 
-  /** Sends a request, after the calls that are about to begin have joined. */
-  #schedule() {
-    if (this.#requests >= REQUESTS_MAX || this.#waiting.size === 0) return;
-    this.#requests++;
-    setImmediate(() => this.#serve());
-  }
-
-  /** Asks for timestamps for the oldest calls, until there is an answer or none of them waits. */
+  /**
+   * Sends a request, after the calls that are about to begin have joined. Asks for timestamps for
+   * the oldest calls, of one form, until there is an answer or none of them waits.
+   */
   async #serve() {
-    /** @type {Call<TimestampRange>[]} */
+    this.#requests++;
+    await setImmediate();
     const calls = [];
-    let total = 0;
+    const [oldest] = /** @type {Iterable<any>} */ (this.#waiting);
+    let [total, offset] = [0, 0];
     for (const call of this.#waiting) {
+      if (call.form !== oldest.form) continue;
       if (total + call.count > this.#options.maxTimestamps) break;
       this.#waiting.delete(call);
       calls.push(call);
-      call.offset = total;
       total += call.count;
     }
     try {
-      while (calls.some((call) => this.#calls.has(call))) {
-        const range = await this.#leader.timestamps(total, this.#options.format);
-        if (range === undefined) continue;
-        for (const { resolve, offset, count } of calls) {
-          resolve(new TimestampRange(range.at(offset), count));
-        }
-        break;
+      let range;
+      while (range === undefined && calls.some((call) => this.#calls.has(call)))
+        range = await this.#leader.timestamps(total, oldest.form);
+      for (const { resolve, count } of calls) {
+        if (range !== undefined) resolve(new TimestampRange(range.at(offset), count));
+        offset += count;
       }
     } catch (error) {
       for (const call of calls) call.reject(error);
     }
     this.#requests--;
-    this.#schedule();
+    if (this.#waiting.size > 0) this.#serve();
   }
 }

@@ -1,20 +1,17 @@
 import { connect } from "node:http2";
-import { parseMembers } from "./address.js";
-import { parseChange, parseTimestamps, toFailure } from "./answer.js";
-import { AttemptError, UnknownOutcomeError } from "./errors.js";
+import { AttemptError } from "./errors.js";
 
 /** @import { ClientHttp2Session, IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2" */
-/** @import { Answer } from "./answer.js" */
 /** @import { AttemptErrorKind } from "./errors.js" */
+/** @import { Answer } from "./protocol.js" */
 /** @import { Transport } from "./transport.js" */
 
-/** A node answers within a second, also when it cannot serve. */
-const ANSWER_TIMEOUT_MS = 1500;
 const ANSWER_BYTES_MAX = 1 << 20;
-/** Silence is counted in ticks: while the event loop is busy, none passes. */
-const TICK_MS = 50;
-const PING_TICKS = 200 / TICK_MS;
-const DEAD_TICKS = 500 / TICK_MS;
+/**
+ * Silence is counted in ticks: while the event loop is busy, none passes. A PING is sent after 200
+ * ms, and has 300 ms.
+ */
+const [TICK_MS, PING_TICKS, DEAD_TICKS] = [50, 4, 10];
 
 /** A connection to a node. It does not keep the process alive: calls that wait do. */
 export class NodeConnection {
@@ -22,6 +19,7 @@ export class NodeConnection {
   /** @type {AttemptError | undefined} Why the connection ended. */ #failure;
   #requests = 0;
   #isRetired = false;
+  isOpen = () => !this.#session.closed && !this.#session.destroyed;
 
   /** @param {Transport} transport @param {string} address */
   constructor(transport, address) {
@@ -33,38 +31,6 @@ export class NodeConnection {
     });
     this.#session.on("error", (error) => this.#fail(error));
     this.#session.unref();
-  }
-
-  get isOpen() {
-    return !this.#session.closed && !this.#session.destroyed;
-  }
-
-  /** Asks for the members of the cluster. @param {number} timeoutMs */
-  async members(timeoutMs) {
-    const answer = await this.#request({ ":path": "/members" }, timeoutMs);
-    if (answer.status !== 200) throw toFailure(this.address, answer);
-    return parseMembers(answer.body);
-  }
-
-  /** Asks for timestamps. @param {number} count @param {"range" | "list"} format */
-  async timestamps(count, format) {
-    const path = `/timestamp?n=${count}${format === "range" ? "&format=range" : ""}`;
-    const answer = await this.#request({ ":path": path }, ANSWER_TIMEOUT_MS);
-    return parseTimestamps(this.address, answer, count, format);
-  }
-
-  /**
-   * Asks for a change.
-   * @param {string} path @param {string} body @param {string | undefined} token
-   * @param {number} timeoutMs
-   */
-  async change(path, body, token, timeoutMs) {
-    const headers = { ":method": "POST", ":path": path, "content-type": "application/json" };
-    if (token !== undefined) Object.assign(headers, { authorization: `Bearer ${token}` });
-    const answer = await this.#request(headers, timeoutMs, body).catch((cause) => {
-      throw new UnknownOutcomeError("the change may have been made", cause);
-    });
-    return parseChange(this.address, answer);
   }
 
   /** Ends the connection after its requests. */
@@ -88,26 +54,24 @@ export class NodeConnection {
   }
 
   /**
+   * Sends a request, and returns its answer.
    * @param {OutgoingHttpHeaders} headers @param {number} timeoutMs @param {string} [body]
    * @returns {Promise<Answer>}
+   * @throws {AttemptError}
    */
-  async #request(headers, timeoutMs, body) {
-    let ticks = 0;
-    let silentTicks = 0;
+  async send(headers, timeoutMs, body) {
+    const ticks = { all: 0, silent: 0 };
     /** @type {NodeJS.Timeout | undefined} */
     let timer;
     this.#requests++;
     try {
       const stream = this.#session.request(headers, { endStream: body === undefined });
-      const late = `no answer within ${timeoutMs} ms`;
-      const heard = () => {
-        silentTicks = 0;
-      };
+      const heard = () => Object.assign(ticks, { silent: 0 });
       timer = setInterval(() => {
-        if (++silentTicks === PING_TICKS && !this.#session.destroyed) this.#session.ping(heard);
-        if (silentTicks >= DEAD_TICKS) this.destroy("no-answer", "no answer to a PING");
-        if (++ticks * TICK_MS < timeoutMs) return;
-        stream.destroy(new AttemptError(this.address, "no-answer", late));
+        if (++ticks.silent === PING_TICKS && !this.#session.destroyed) this.#session.ping(heard);
+        if (ticks.silent >= DEAD_TICKS) this.destroy("no-answer", "no answer to a PING");
+        if (++ticks.all * TICK_MS < timeoutMs) return;
+        stream.destroy(new AttemptError(this.address, "no-answer", "no answer in time"));
       }, TICK_MS).unref();
       if (body !== undefined) stream.end(body);
       /** @type {IncomingHttpHeaders & { ":status"?: number | undefined }} */
@@ -118,9 +82,8 @@ export class NodeConnection {
         answer = Buffer.concat([answer, chunk]);
         if (answer.length > ANSWER_BYTES_MAX) throw new Error("the answer is too long");
       }
-      const { ":status": status } = head;
-      if (status === undefined || stream.rstCode !== 0) throw new Error("half an answer");
-      return { status, headers: head, body: answer };
+      if (!head[":status"] || stream.rstCode !== 0) throw new Error("half an answer");
+      return { status: head[":status"], headers: head, body: answer };
     } catch (error) {
       if (error instanceof AttemptError) throw error;
       throw this.#failure ?? new AttemptError(this.address, "connection", `${error}`);

@@ -1,12 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { NodeConnection } from "./connection.js";
 import { AttemptError, NotMonotonicError } from "./errors.js";
+import { parseMembers, parseTimestamps } from "./protocol.js";
+import { isAbove } from "./timestamp.js";
+import { Transport } from "./transport.js";
 
-/** @import { Timestamp } from "./timestamp.js" */
-/** @import { Transport } from "./transport.js" */
+/** @import { Timestamp, TimestampRange } from "./timestamp.js" */
+/** @import { TlsFiles } from "./transport.js" */
 
-const FIRST_RETRY_DELAY_MS = 4;
-const RETRY_DELAY_MS_MAX = 100;
+/** A node answers within a second, also when it cannot serve. */
+const ANSWER_TIMEOUT_MS = 1500;
+const [FIRST_RETRY_DELAY_MS, RETRY_DELAY_MS_MAX] = [4, 100];
 /** The nodes in a row that may name another leader before that counts as a failure. */
 const LEADER_HINTS_MAX = 2;
 
@@ -15,26 +19,24 @@ export class Leader {
   #options;
   /** The endpoints and the members. */
   #nodes;
-  /** The nodes to ask, in this order, before all are asked again. */
-  #queue;
+  /** @type {string[]} The nodes to ask, in this order, before all are asked again. */ #queue = [];
   /** @type {string | undefined} It is not asked again while there are others. */ #failed;
   #failures = 0;
   /** The leaders that were named since the last success. */
   #hints = 0;
   /** @type {NodeConnection | undefined} */ #connection;
   /** @type {Promise<NodeConnection | undefined> | undefined} */ #connecting;
-  /** @type {Timestamp | undefined} The highest one received. */ #highest;
+  /** @type {Timestamp | bigint} The highest one received. */ #highest = 0n;
   #isClosed = false;
   /** @type {AttemptError | undefined} The last one since the last success. */ lastFailure;
 
   /**
-   * @param {{ transport: Transport, endpoints: string[], connectTimeoutMs: number,
+   * @param {{ addresses: string[], isTls: boolean, files: TlsFiles, connectTimeoutMs: number,
    *   cluster: string | undefined }} options
    */
   constructor(options) {
-    this.#options = options;
-    this.#nodes = options.endpoints;
-    this.#queue = options.endpoints.toSorted(() => Math.random() - 0.5);
+    this.#options = { ...options, transport: new Transport(options.isTls, options.files) };
+    this.#nodes = options.addresses;
   }
 
   close() {
@@ -43,21 +45,21 @@ export class Leader {
   }
 
   /**
-   * Asks once for timestamps; `undefined`: ask again.
-   * @param {number} count @param {"range" | "list"} format
+   * Asks once for timestamps, in one of the `FORMS`; `undefined`: ask again.
+   * @param {number} count @param {string} form @returns {Promise<TimestampRange<any> | undefined>}
    */
-  timestamps(count, format) {
+  timestamps(count, form) {
     return this.attempt(async (connection) => {
       // Read when the request is sent: later answers may be above this one.
       const highest = this.#highest;
-      const range = await connection.timestamps(count, format);
-      if (highest !== undefined && range.first.compare(highest) <= 0) {
-        const why = `${connection.address} answered ${range.first}, not above ${highest}`;
-        throw new NotMonotonicError(`${why}: it is another cluster, or one that lost its data`);
+      const path = `/timestamp?n=${count}${form}`;
+      const answer = await connection.send({ ":path": path }, ANSWER_TIMEOUT_MS);
+      const range = parseTimestamps(connection.address, answer, count, form);
+      if (!isAbove(range.first, highest)) {
+        throw new NotMonotonicError(`${connection.address}: ${range.first} not above ${highest}`);
       }
-      if ((this.#highest ?? range.first).compare(range.last) <= 0) this.#highest = range.last;
-      this.lastFailure = undefined;
-      [this.#failed, this.#failures, this.#hints] = [undefined, 0, 0];
+      if (isAbove(range.last, this.#highest)) this.#highest = range.last;
+      [this.#failed, this.#failures, this.#hints, this.lastFailure] = [undefined, 0, 0, undefined];
       return range;
     });
   }
@@ -69,9 +71,8 @@ export class Leader {
    */
   async attempt(send) {
     const connection = await this.#connect();
-    if (connection === undefined) return undefined;
     try {
-      return await send(connection);
+      return connection && (await send(connection));
     } catch (error) {
       if (!(error instanceof AttemptError)) throw error;
       this.lastFailure ??= error;
@@ -80,7 +81,7 @@ export class Leader {
         await this.#pause(error.retryAfterMs);
       } else if (this.#connection === connection) {
         // Otherwise another request, which failed first, has given it up.
-        connection.retire();
+        connection?.retire();
         this.#connection = undefined;
         if (!this.#follow(error.leader, error.address)) this.#fail(error);
       }
@@ -111,7 +112,7 @@ export class Leader {
   #next() {
     const others = (/** @type {string[]} */ nodes) => nodes.filter((node) => node !== this.#failed);
     this.#queue = others(this.#queue);
-    if (this.#queue.length === 0) this.#queue = others(this.#nodes);
+    if (this.#queue.length === 0) this.#queue = others(this.#nodes).sort(() => Math.random() - 0.5);
     return /** @type {string} */ (this.#queue.shift() ?? this.#failed);
   }
 
@@ -125,7 +126,7 @@ export class Leader {
 
   /** Returns the connection, or tries once to make one for all requests; `undefined`: try again. */
   async #connect() {
-    if (this.#connection?.isOpen) return this.#connection;
+    if (this.#connection?.isOpen()) return this.#connection;
     this.#connecting ??= this.#reconnect();
     return this.#connecting;
   }
@@ -139,12 +140,13 @@ export class Leader {
     let connection;
     try {
       connection = new NodeConnection(this.#options.transport, address);
-      const { cluster, leader, members } = await connection.members(this.#options.connectTimeoutMs);
+      const answer = await connection.send({ ":path": "/members" }, this.#options.connectTimeoutMs);
+      const { cluster, leader, members } = parseMembers(address, answer);
       this.#options.cluster ||= cluster;
       if (cluster !== "" && cluster !== this.#options.cluster) {
         throw new AttemptError(address, "other-cluster", `it is of another cluster, ${cluster}`);
       }
-      this.#nodes = [...new Set([...this.#options.endpoints, ...members])];
+      this.#nodes = [...new Set([...this.#options.addresses, ...members])];
       const isFollowed = this.#hints < LEADER_HINTS_MAX && this.#follow(leader, address);
       if (isFollowed || this.#isClosed) connection.retire();
       else this.#connection = connection;

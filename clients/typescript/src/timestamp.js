@@ -1,5 +1,9 @@
 /** The greatest epoch, and the greatest index. */
 export const U64_MAX = 2n ** 64n - 1n;
+/** The bits of the index in a timestamp of 64 bits. The others are the millisecond of the epoch. */
+const U64_INDEX_BITS = 18n;
+export const U64_INDEX_MAX = 2n ** U64_INDEX_BITS - 1n;
+const NANOS_PER_MILLISECOND = 1_000_000n;
 
 /** A timestamp. Its order is that of the pair (epoch, index), and of its 16 bytes. */
 export class Timestamp {
@@ -21,19 +25,28 @@ export class Timestamp {
     return new Timestamp(view.getBigUint64(0), view.getBigUint64(8));
   }
 
-  /** The 16 bytes, in an array of their own: epoch and index, big-endian. */
-  get bytes() {
-    const view = new DataView(new ArrayBuffer(16));
-    view.setBigUint64(0, this.epoch);
-    view.setBigUint64(8, this.index);
-    return new Uint8Array(view.buffer);
+  /**
+   * Reads a timestamp of 64 bits. Its epoch is the first nanosecond of its millisecond. That of
+   * a number that no service issues may have more than 64 bits.
+   * @param {bigint} number
+   */
+  static fromU64(number) {
+    const epoch = (number >> U64_INDEX_BITS) * NANOS_PER_MILLISECOND;
+    return new Timestamp(epoch, number & U64_INDEX_MAX);
   }
 
-  /** Returns -1 below `other`, 1 above it, and 0 if both are the same. @param {Timestamp} other */
-  compare(other) {
-    if (this.epoch !== other.epoch) return this.epoch < other.epoch ? -1 : 1;
-    if (this.index !== other.index) return this.index < other.index ? -1 : 1;
-    return 0;
+  /** The 16 bytes, in an array of their own: epoch and index, big-endian. @returns {Uint8Array} */
+  get bytes() {
+    return new Uint8Array(Buffer.from(`${this}`, "hex"));
+  }
+
+  /**
+   * Returns -1 below `other`, 1 above it, and 0 if both are the same.
+   * @param {Timestamp} other @param {bigint} [unit] Epochs compare by this many nanoseconds.
+   */
+  compare(other, unit = 1n) {
+    const order = this.epoch / unit - other.epoch / unit || this.index - other.index;
+    return Number(order > 0n) - Number(order < 0n);
   }
 
   /** Returns the bytes as 32 hexadecimal digits, which have the same order. */
@@ -46,9 +59,25 @@ export class Timestamp {
   }
 }
 
-/** Timestamps of one epoch with consecutive indexes, to iterate over. */
+/** @param {Timestamp | bigint} it */
+const toTimestamp = (it) => (typeof it === "bigint" ? Timestamp.fromU64(it) : it);
+
+/**
+ * Returns whether `one` is above `other`. Those of different widths compare by the millisecond of
+ * the epoch, and then by the index.
+ * @param {Timestamp | bigint} one @param {Timestamp | bigint} other
+ */
+export function isAbove(one, other) {
+  const unit = typeof one === typeof other ? 1n : NANOS_PER_MILLISECOND;
+  return toTimestamp(one).compare(toTimestamp(other), unit) > 0;
+}
+
+/**
+ * Consecutive timestamps of one epoch, to iterate over: of 16 bytes, or of 64 bits as `bigint`.
+ * @template {Timestamp | bigint} [T=Timestamp]
+ */
 export class TimestampRange {
-  /** @param {Timestamp} first The lowest one. @param {number} count How many, at least 1. */
+  /** @param {T} first The lowest one. @param {number} count How many, at least 1. */
   constructor(first, count) {
     /** @readonly */
     this.first = first;
@@ -61,10 +90,12 @@ export class TimestampRange {
     return this.at(this.count - 1);
   }
 
-  /** Returns the timestamp at this offset, from 0. @param {number} offset */
+  /** Returns the timestamp at this offset, from 0. @param {number} offset @returns {T} */
   at(offset) {
     if (!(offset >= 0 && offset < this.count)) throw new RangeError(`no timestamp at ${offset}`);
-    return new Timestamp(this.first.epoch, this.first.index + BigInt(offset));
+    const { first } = /** @type {{ first: any }} */ (this);
+    if (typeof first === "bigint") return /** @type {T} */ (first + BigInt(offset));
+    return /** @type {T} */ (new Timestamp(first.epoch, first.index + BigInt(offset)));
   }
 
   *[Symbol.iterator]() {

@@ -5,7 +5,15 @@ import { once } from "node:events";
 import test from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import * as esker from "../src/index.js";
-import { FakeNode, Issuer, scenario, TcpProxy, TEST_TIMEOUT_MS, until } from "./fake_node.js";
+import {
+  FakeNode,
+  Issuer,
+  issued,
+  scenario,
+  TcpProxy,
+  TEST_TIMEOUT_MS,
+  until,
+} from "./fake_node.js";
 
 /** @param {(string | undefined)[]} endpoints @param {Partial<esker.ClientOptions>} [options] */
 function connect(endpoints, options) {
@@ -218,6 +226,61 @@ scenario("a timestamp that is not above the last is an error", async (use) => {
   assert.equal((await client.timestamp()).index, 11n);
 });
 
+scenario("timestamps of 64 bits are those of the answer", async (use) => {
+  const node = use(await FakeNode.leading());
+  const client = use(connect([node.url]));
+  const bits = (/** @type {bigint} */ index) => (1_700_000_000_000n << 18n) + index;
+  assert.equal(await client.timestampU64(), bits(1n));
+  const three = await client.timestampsU64(3);
+  assert.deepEqual([...three], [bits(2n), bits(3n), bits(4n)]);
+  assert.deepEqual([three.first, three.last, three.count], [bits(2n), bits(4n), 3]);
+  assert.deepEqual(node.formats, ["u64-range", "u64-range"]);
+  await assert.rejects(client.timestampsU64(0), esker.OptionError);
+});
+
+scenario("calls of both widths share a request of each", async (use) => {
+  const node = use(await FakeNode.leading());
+  const client = use(connect([node.url]));
+  const calls = Array.from({ length: 20 }, () => [client.timestamps(2), client.timestampsU64(3)]);
+  const ranges = await Promise.all(calls.flat());
+  const indexes = ranges.flatMap((range) =>
+    [...range].map((it) => BigInt(it.index ?? it & 0xffffn)),
+  );
+  assert.equal(new Set(indexes).size, 20 * 5);
+  assert.deepEqual(node.asked, [40, 60]);
+  assert.deepEqual(node.formats, ["range", "u64-range"]);
+});
+
+scenario("a timestamp is above those of both widths that were received", async (use) => {
+  const epoch = 1_700_000_000_000_999_999n;
+  const node = use(await FakeNode.start(() => assert.fail("it has no script")));
+  const client = use(connect([node.url]));
+  const answers = (/** @type {bigint} */ index) => {
+    const number = ((epoch / 1_000_000n) << 18n) + index;
+    node.script = (count, format) =>
+      issued(...(format === "range" ? [epoch, index] : [number]), BigInt(count));
+  };
+  const isLower = async () => {
+    for (const call of [client.timestamp(), client.timestampU64()]) {
+      await assert.rejects(call, esker.NotMonotonicError);
+    }
+  };
+  answers(5n);
+  await client.timestamps(5);
+  for (const lower of [1n, 9n]) {
+    answers(lower);
+    await isLower();
+  }
+  answers(10n);
+  await client.timestampU64();
+  for (const lower of [1n, 10n]) {
+    answers(lower);
+    await isLower();
+  }
+  answers(11n);
+  assert.deepEqual(await client.timestamp(), new esker.Timestamp(epoch, 11n));
+});
+
 scenario("answers of two requests may cross", async (use) => {
   const replies = [];
   const node = use(await FakeNode.start(() => new Promise((resolve) => replies.push(resolve))));
@@ -421,6 +484,8 @@ test("invalid options are refused", () => {
     { endpoints: ["a:80"], maxTimestamps: 65_537 },
     { endpoints: ["a:80"], token: "two words" },
     { endpoints: ["a:80"], token: "" },
+    { endpoints: ["a:80"], format: "u64" },
+    { endpoints: ["256.1.1.1:80"] },
     { endpoints: Array.from({ length: 65 }, () => "a:80") },
   ];
   for (const options of wrong) {

@@ -38,18 +38,23 @@ export async function until(condition) {
   }
 }
 
+/** An answer of these numbers of 64 bits. @param {bigint[]} numbers */
+export function issued(...numbers) {
+  const body = Buffer.alloc(8 * numbers.length);
+  for (const [at, number] of numbers.entries()) body.writeBigUInt64BE(number, 8 * at);
+  return { status: 200, body };
+}
+
 /** Issues the timestamps of one epoch. */
 export class Issuer {
   next = 1n;
 
-  /** @param {number} count */
-  range(count) {
-    const body = Buffer.alloc(24);
-    body.writeBigUInt64BE(1_700_000_000_000_000_000n, 0);
-    body.writeBigUInt64BE(this.next, 8);
-    body.writeBigUInt64BE(BigInt(count), 16);
+  /** @param {number} count @param {string} [format] As the request names it. */
+  range(count, format) {
+    const epoch = [1_700_000_000_000_000_000n, this.next];
+    const number = (1_700_000_000_000n << 18n) + this.next;
     this.next += BigInt(count);
-    return { status: 200, body };
+    return issued(...(format === "u64-range" ? [number] : epoch), BigInt(count));
   }
 }
 
@@ -64,6 +69,8 @@ export class Issuer {
 export class FakeNode {
   /** The counts of the requests for timestamps. @type {number[]} */
   asked = [];
+  /** Their formats. @type {(string | null)[]} */
+  formats = [];
   /** The requests for changes. @type {{ path: string, token: unknown, body: string }[]} */
   changes = [];
   connections = 0;
@@ -73,7 +80,7 @@ export class FakeNode {
   /** @type {Set<import("node:net").Socket>} */ sockets = new Set();
 
   /**
-   * @param {(count: number) => Reply | Promise<Reply>} script
+   * @param {(count: number, format: string | null) => Reply | Promise<Reply>} script
    * @param {http2.SecureServerOptions} [tls]
    */
   static async start(script, tls) {
@@ -96,7 +103,7 @@ export class FakeNode {
 
   /** @param {Issuer} [issuer] @param {http2.SecureServerOptions} [tls] */
   static leading(issuer = new Issuer(), tls = undefined) {
-    return FakeNode.start((count) => issuer.range(count), tls);
+    return FakeNode.start((count, format) => issuer.range(count, format), tls);
   }
 
   /** @param {http2.ServerHttp2Stream} stream @param {http2.IncomingHttpHeaders} headers */
@@ -111,13 +118,17 @@ export class FakeNode {
       stream.end(JSON.stringify({ cluster: this.cluster, leader: leader ?? null, members }));
       return;
     }
-    const count = Number(new URLSearchParams(path.split("?")[1]).get("n"));
+    const query = new URLSearchParams(path.split("?")[1]);
+    const [count, format] = [Number(query.get("n")), query.get("format")];
     if (headers[":method"] === "POST") {
       let body = "";
       for await (const chunk of stream) body += chunk;
       this.changes.push({ path, token: headers.authorization, body });
-    } else this.asked.push(count);
-    const reply = await this.script(count);
+    } else {
+      this.asked.push(count);
+      this.formats.push(format);
+    }
+    const reply = await this.script(count, format);
     if (stream.destroyed) return;
     stream.respond({ ":status": reply.status ?? 200, ...reply.headers });
     if (!reply.cut) return void stream.end(reply.body ?? "");

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
-import { parseTimestamps } from "../src/answer.js";
 import { AttemptError, RefusedError, Timestamp } from "../src/index.js";
+import { FORMS, parseTimestamps } from "../src/protocol.js";
+import { isAbove } from "../src/timestamp.js";
 
 const file = new URL("../../../docs/src/client-vectors.json", import.meta.url);
 const vectors = JSON.parse(readFileSync(file, "utf8"));
@@ -24,11 +25,41 @@ test("timestamps have the bytes and the order of the vectors", () => {
   assert.throws(() => Timestamp.fromBytes(new Uint8Array(15)), RangeError);
 });
 
-/** The step after an answer, as the vectors name it. @param {any} vector */
-function step({ n, status, headers = {}, body = "", body_hex }) {
+test("timestamps of 64 bits have the numbers and the order of the vectors", () => {
+  let last;
+  for (const { milliseconds, index, number, bytes } of vectors.u64_timestamps) {
+    const bits = BigInt(number);
+    assert.equal(bits, Buffer.from(bytes, "hex").readBigUInt64BE());
+    const expected = new Timestamp(BigInt(milliseconds) * 1_000_000n, BigInt(index));
+    assert.deepEqual(Timestamp.fromU64(bits), expected);
+    if (last !== undefined)
+      assert.deepEqual([isAbove(bits, last), isAbove(last, bits)], [true, false]);
+    last = bits;
+  }
+  assert.ok(vectors.u64_timestamps.length > 5);
+});
+
+test("timestamps of both widths are in one order", () => {
+  const number = (millisecond, index) => (millisecond << 18n) + index;
+  const ordered = [
+    [new Timestamp(7_999_999n, 5n), number(7n, 6n)],
+    [number(7n, 5n), new Timestamp(7_999_999n, 6n)],
+    [new Timestamp(6_999_999n, 1n << 20n), number(7n, 1n)],
+    [number(7n, 9n), new Timestamp(8_000_000n, 1n)],
+    [new Timestamp(7_000_001n, 9n), new Timestamp(7_000_002n, 1n)],
+  ];
+  for (const [one, other] of ordered) {
+    assert.deepEqual([isAbove(one, other), isAbove(other, one)], [false, true], `${one}, ${other}`);
+  }
+  const [same, wide] = [number(7n, 5n), new Timestamp(7_999_999n, 5n)];
+  assert.deepEqual([isAbove(same, wide), isAbove(wide, same)], [false, false]);
+});
+
+/** The step after an answer, as the vectors name it. @param {any} vector @param {string} form */
+function step({ n, status, headers = {}, body = "", body_hex }, form) {
   const bytes = body_hex === undefined ? Buffer.from(body) : Buffer.from(body_hex, "hex");
   try {
-    const range = parseTimestamps("a:1", { status, headers, body: bytes }, n, "range");
+    const range = parseTimestamps("a:1", { status, headers, body: bytes }, n, form);
     return { step: "timestamps", first: `${range.first}`, last: `${range.last}` };
   } catch (error) {
     if (error instanceof RefusedError) return { step: "fail" };
@@ -41,18 +72,20 @@ function step({ n, status, headers = {}, body = "", body_hex }) {
 }
 
 test("answers lead to the steps of the vectors", () => {
-  for (const vector of vectors.answers) {
+  const check = (vector, form) => {
     const { then, first, last, leader, seconds } = vector;
     const expected = JSON.parse(JSON.stringify({ step: then, first, last, leader, seconds }));
-    assert.deepEqual(step(vector), expected, JSON.stringify(vector));
-  }
-  assert.ok(vectors.answers.length > 15);
+    assert.deepEqual(step(vector, form), expected, JSON.stringify(vector));
+  };
+  for (const vector of vectors.answers) check(vector, FORMS.range);
+  for (const vector of vectors.u64_answers) check(vector, FORMS.u64);
+  assert.ok(vectors.answers.length > 15 && vectors.u64_answers.length > 10);
 });
 
 test("a list of timestamps has to be consecutive", () => {
   const bytes = [1n, 2n, 3n].map((index) => new Timestamp(7n, index).bytes);
   const parse = (/** @type {Uint8Array[]} */ parts) =>
-    parseTimestamps("a:1", { status: 200, headers: {}, body: Buffer.concat(parts) }, 3, "list");
+    parseTimestamps("a:1", { status: 200, headers: {}, body: Buffer.concat(parts) }, 3, FORMS.list);
   assert.deepEqual(
     [...parse(bytes)].map(String),
     bytes.map((it) => Buffer.from(it).toString("hex")),
@@ -65,7 +98,7 @@ test("a list of timestamps has to be consecutive", () => {
 test("the text of an error is short and on one line", () => {
   const body = Buffer.from(`a\nb\x1b${"x".repeat(9999)}`);
   try {
-    parseTimestamps("a:1", { status: 500, headers: {}, body }, 1, "range");
+    parseTimestamps("a:1", { status: 500, headers: {}, body }, 1, FORMS.range);
     assert.fail("a 500 is a failure");
   } catch (error) {
     assert.match(error.message, /^a:1: status 500: a b x{100,200}$/);
