@@ -59,15 +59,13 @@ impl Allotment {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use esker_raft::Machine;
-
     use super::*;
     use crate::epochs::Advance;
 
     const FIRST_OWNER: Owner = Owner { term: 1, node: 1, session: 4 };
 
     fn advanced(epochs: &mut Epochs, owner: Owner, wall: u64) {
-        epochs.apply(Advance { owner, wall }.encode()).unwrap();
+        epochs.apply(&Advance { owner, wall }.encode()).unwrap();
     }
 
     #[test]

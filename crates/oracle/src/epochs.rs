@@ -1,25 +1,21 @@
-//! The replicated state: the last epoch, its owner, and whether leases are counted on.
-
-use std::io::{self, Cursor, Read};
+//! The replicated epochs: the last epoch, its owner, and whether leases are counted on.
 
 use bytes::Bytes;
-use esker_raft::{Command, Commands, Machine};
+use esker_raft::Command;
 
+use crate::command::{COMMAND_VERSION, read_u64s};
 use crate::timestamp::NANOS_PER_MILLISECOND;
 
-/// The first byte of a command.
-const COMMAND_VERSION: u8 = 1;
 /// A new epoch above the last by a nanosecond at least. Logs of earlier builds have it.
 const KIND_ADVANCE_BY_NANOSECOND: u8 = 1;
 const KIND_LEASE_READS: u8 = 2;
 const KIND_ADVANCE: u8 = 3;
-/// The first byte of a state, and its bytes.
-const STATE_VERSION: u8 = 2;
-const STATE_BYTES: usize = 34;
+/// Bytes of the epochs in a state.
+pub(crate) const EPOCHS_BYTES: usize = 33;
 /// Bytes of a command for a new epoch.
 const ADVANCE_BYTES: usize = 34;
 
-const _: () = assert!(STATE_BYTES == 1 + 4 * size_of::<u64>() + 1);
+const _: () = assert!(EPOCHS_BYTES == 4 * size_of::<u64>() + 1);
 const _: () = assert!(ADVANCE_BYTES == 2 + 4 * size_of::<u64>());
 const _: () = assert!(ADVANCE_BYTES <= Command::MAX);
 
@@ -98,35 +94,11 @@ impl LeaseReads {
     }
 }
 
-/// The error of a command that a later build made, or that is damaged.
-fn unknown_command(command: &Command) -> io::Error {
-    let start: Vec<_> = command.0.iter().take(2).copied().collect();
-    let length = command.0.len();
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!(
-            "a command of {length} bytes that begins with {start:?} is not known to this build; \
-             start this node with the build of the leader"
-        ),
-    )
-}
-
-fn read_u64s<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
-    let mut numbers = [0; N];
-    if bytes.len() != 8 * N {
-        return None;
-    }
-    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-        *number = u64::from_be_bytes(*bytes.first_chunk()?);
-    }
-    Some(numbers)
-}
-
-/// The replicated state: the last epoch, its owner, and whether leases are counted on.
+/// The replicated epochs: the last epoch, its owner, and whether leases are counted on. They are a
+/// part of [`OracleState`](crate::OracleState).
 ///
 /// ```text
-/// state: 0 version (1) | 1 epoch u64 | 9 term u64 | 17 node u64 | 25 session u64
-///       33 reads under a lease (1)
+/// 0 epoch u64 | 8 term u64 | 16 node u64 | 24 session u64 | 32 reads under a lease (1)
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Epochs {
@@ -173,12 +145,11 @@ impl Epochs {
         (self.epoch, self.owner) = (epoch, advance.owner);
         Some(epoch)
     }
-}
 
-/// Fails at an unknown command alone, and its clock is in the command: so all replicas that go on
-/// stay the same.
-impl Machine<Commands> for Epochs {
-    fn apply(&mut self, command: Command) -> io::Result<Bytes> {
+    /// Applies a command for a new epoch, or one that switches leases. Returns its answer, or
+    /// `None` for any other command, which changes nothing. The clock is in the command: so all
+    /// replicas stay the same.
+    pub(crate) fn apply(&mut self, command: &Command) -> Option<Bytes> {
         let epoch = match command.0.split_first_chunk() {
             Some(([COMMAND_VERSION, KIND_ADVANCE], content)) => {
                 let least = self.least_next();
@@ -195,40 +166,24 @@ impl Machine<Commands> for Epochs {
                 }),
             _ => None,
         };
-        let epoch = epoch.ok_or_else(|| unknown_command(&command))?;
-        Ok(epoch.map_or_else(Bytes::new, |epoch| Bytes::copy_from_slice(&epoch.to_be_bytes())))
+        Some(epoch?.map_or_else(Bytes::new, |epoch| Bytes::copy_from_slice(&epoch.to_be_bytes())))
     }
 
-    fn answer(&self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn state(&self) -> io::Result<Box<dyn Read + Send>> {
+    /// Encodes the epochs as a part of a state.
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let Owner { term, node, session } = self.owner;
-        let mut bytes = vec![STATE_VERSION];
-        bytes.extend([self.epoch, term, node, session].map(u64::to_be_bytes).concat());
+        let mut bytes = [self.epoch, term, node, session].map(u64::to_be_bytes).concat();
         bytes.push(u8::from(self.lease_reads));
-        debug_assert_eq!(bytes.len(), STATE_BYTES, "a state has all of its fields");
-        Ok(Box::new(Cursor::new(bytes)))
+        debug_assert_eq!(bytes.len(), EPOCHS_BYTES, "the epochs have all of their fields");
+        bytes
     }
 
-    fn restore(&mut self, state: &mut dyn Read) -> io::Result<()> {
-        // One byte more shows that the state is too long.
-        let mut bytes = Vec::new();
-        state.take(STATE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-        let restored = match &bytes[..] {
-            [STATE_VERSION, numbers @ .., lease_reads @ (0 | 1)] => {
-                read_u64s(numbers).map(|numbers| {
-                    let [epoch, term, node, session] = numbers;
-                    let owner = Owner { term, node, session };
-                    Self { epoch, owner, lease_reads: *lease_reads == 1 }
-                })
-            }
-            _ => None,
-        };
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is no state of epochs");
-        *self = restored.ok_or_else(wrong)?;
-        Ok(())
+    /// Decodes the epochs of a state.
+    pub(crate) fn decode(bytes: &[u8; EPOCHS_BYTES]) -> Option<Self> {
+        let [numbers @ .., lease_reads @ (0 | 1)] = bytes else { return None };
+        let [epoch, term, node, session] = read_u64s(numbers)?;
+        let owner = Owner { term, node, session };
+        Some(Self { epoch, owner, lease_reads: *lease_reads == 1 })
     }
 }
 
@@ -246,10 +201,8 @@ mod tests {
         Advance { owner: owner(1), wall }.encode()
     }
 
-    fn encode_state(epochs: &Epochs) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        epochs.state().unwrap().read_to_end(&mut bytes).unwrap();
-        bytes
+    fn decode(bytes: &[u8]) -> Option<Epochs> {
+        Epochs::decode(bytes.try_into().unwrap())
     }
 
     /// The seed stopped every replica, for good, when a clock went back.
@@ -267,7 +220,7 @@ mod tests {
             (7, 4_000_000_000_001_000_000),
         ];
         for (wall, expected) in cases {
-            let answer = epochs.apply(advance(wall)).unwrap();
+            let answer = epochs.apply(&advance(wall)).unwrap();
             assert_eq!(Advance::answered(&answer), Some(expected));
             assert_eq!((epochs.last(), epochs.owner()), (expected, owner(1)));
         }
@@ -280,72 +233,21 @@ mod tests {
         for (wall, expected) in [(100, 100), (50, 101), (0, 102), (103, 103), (103, 104)] {
             let mut command = advance(wall).0.to_vec();
             command[1] = KIND_ADVANCE_BY_NANOSECOND;
-            let answer = epochs.apply(Command(command.into())).unwrap();
+            let answer = epochs.apply(&Command(command.into())).unwrap();
             assert_eq!(Advance::answered(&answer), Some(expected));
         }
-        assert_eq!(Advance::answered(&epochs.apply(advance(7)).unwrap()), Some(1_000_000));
+        assert_eq!(Advance::answered(&epochs.apply(&advance(7)).unwrap()), Some(1_000_000));
     }
 
     #[test]
     fn after_the_last_epoch_there_is_none() {
         let mut epochs = Epochs::default();
-        let answer = epochs.apply(advance(u64::MAX)).unwrap();
+        let answer = epochs.apply(&advance(u64::MAX)).unwrap();
         assert_eq!(Advance::answered(&answer), Some(u64::MAX));
         let before = epochs;
         for wall in [0, u64::MAX] {
-            assert_eq!(Advance::answered(&epochs.apply(advance(wall)).unwrap()), None);
+            assert_eq!(Advance::answered(&epochs.apply(&advance(wall)).unwrap()), None);
             assert_eq!(epochs, before);
-        }
-    }
-
-    /// A command of a later build, or a damaged one. A replica that skipped it would go on with
-    /// another state than those that know it.
-    #[test]
-    fn a_command_that_is_not_understood_is_refused_and_changes_nothing() {
-        let valid = advance(9);
-        let cut = (0..valid.0.len()).map(|len| valid.0.slice(..len));
-        let flipped = (0..2).map(|at| {
-            let mut bytes = valid.0.to_vec();
-            bytes[at] ^= 8;
-            bytes.into()
-        });
-        let longer = Bytes::from([&valid.0[..], &[0]].concat());
-        let switches = [
-            &[COMMAND_VERSION, KIND_LEASE_READS][..],
-            &[COMMAND_VERSION, KIND_LEASE_READS, 2],
-            &[0, KIND_LEASE_READS, 1],
-        ];
-        let switches = switches.map(Bytes::copy_from_slice);
-        let mut epochs = Epochs::default();
-        for unknown in cut.chain(flipped).chain([longer]).chain(switches) {
-            let refused = epochs.apply(Command(unknown)).unwrap_err();
-            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
-            assert!(refused.to_string().contains("the build of the leader"), "{refused}");
-            assert_eq!(epochs, Epochs::default());
-        }
-        epochs.apply(valid).unwrap();
-        assert_eq!(epochs.last(), 9);
-    }
-
-    #[test]
-    fn a_damaged_state_is_refused_and_changes_nothing() {
-        let mut epochs = Epochs::default();
-        epochs.apply(advance(9)).unwrap();
-        epochs.apply(LeaseReads(true).encode()).unwrap();
-        let bytes = encode_state(&epochs);
-        let mut restored = Epochs::default();
-        restored.restore(&mut &bytes[..]).unwrap();
-        assert_eq!(restored, epochs);
-        let mut other_version = bytes.clone();
-        other_version[0] = 3;
-        let mut neither = bytes.clone();
-        neither[STATE_BYTES - 1] = 2;
-        let cut = (0..STATE_BYTES).map(|len| bytes[..len].to_vec());
-        let more = [&bytes[..], &[0]].concat();
-        for wrong in cut.chain([other_version, neither, more]) {
-            let mut current = epochs;
-            assert!(current.restore(&mut &wrong[..]).is_err(), "{wrong:?}");
-            assert_eq!(current, epochs);
         }
     }
 
@@ -353,13 +255,11 @@ mod tests {
     fn lease_reads_are_switched_and_kept() {
         let mut epochs = Epochs::default();
         assert!(!epochs.lease_reads());
-        epochs.apply(LeaseReads(true).encode()).unwrap();
-        epochs.apply(advance(9)).unwrap();
+        epochs.apply(&LeaseReads(true).encode()).unwrap();
+        epochs.apply(&advance(9)).unwrap();
         assert!(epochs.lease_reads() && epochs.last() == 9);
-        let mut restored = Epochs::default();
-        restored.restore(&mut &encode_state(&epochs)[..]).unwrap();
-        assert_eq!(restored, epochs);
-        epochs.apply(LeaseReads(false).encode()).unwrap();
+        assert_eq!(decode(&epochs.encode()), Some(epochs));
+        epochs.apply(&LeaseReads(false).encode()).unwrap();
         assert!(!epochs.lease_reads());
     }
 
@@ -373,14 +273,13 @@ mod tests {
         ) {
             let command = |&(term, wall): &(u64, u64)| Advance { owner: owner(term), wall }.encode();
             let mut whole = Epochs::default();
-            let answers: Vec<_> = walls.iter().map(|wall| whole.apply(command(wall)).unwrap()).collect();
+            let answers: Vec<_> = walls.iter().map(|wall| whole.apply(&command(wall)).unwrap()).collect();
             let mut part = Epochs::default();
             let at = at.min(walls.len());
-            walls[..at].iter().for_each(|wall| drop(part.apply(command(wall)).unwrap()));
-            let mut restored = Epochs::default();
-            restored.restore(&mut &encode_state(&part)[..]).unwrap();
+            walls[..at].iter().for_each(|wall| drop(part.apply(&command(wall)).unwrap()));
+            let mut restored = decode(&part.encode()).unwrap();
             for (wall, answer) in walls[at..].iter().zip(&answers[at..]) {
-                proptest::prop_assert_eq!(&restored.apply(command(wall)).unwrap(), answer);
+                proptest::prop_assert_eq!(&restored.apply(&command(wall)).unwrap(), answer);
             }
             proptest::prop_assert_eq!(restored, whole);
         }

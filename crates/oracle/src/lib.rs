@@ -13,6 +13,13 @@
 //! - An owner hands out each index once, and only while it is proven to lead in that term
 //!   ([`Allotment`]).
 //!
+//! # Sequences
+//!
+//! [`OracleSequences`] has named series of numbers without a gap or a repeat, for invoices. They
+//! are a part of the replicated state, so each answer costs a replicated write, which requests at
+//! the same time share. A request that failed is sent again under its key, a timestamp, and gets
+//! the numbers that it took, if it did.
+//!
 //! # Clocks
 //!
 //! Epochs follow the wall clock of the leader, as far as it can be believed: see [`follow`].
@@ -24,10 +31,11 @@
 //!
 //! # Source
 //!
-//! For readers of the source: `timestamp` and `range` are the bottom; `epochs` is the replicated
-//! state; `allotment` and `clock` are the rules of its owner. These are without I/O, threads and
-//! clocks. `service` runs them on a node. `history` checks the answers that clients got, and
-//! `leader_search` is how clients and nodes find the leader for a change.
+//! For readers of the source: `timestamp`, `range` and `sequence` are the bottom; `epochs` and
+//! `sequences` are the parts of the replicated state, `oracle_state`; `allotment` and `clock` are
+//! the rules of an epoch's owner. These are without I/O, threads and clocks. `service` runs them on
+//! a node. `history` checks the answers that clients got, and `leader_search` is how clients and
+//! nodes find the leader for a change.
 #![cfg_attr(not(feature = "service"), allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(feature = "service")]
@@ -35,12 +43,21 @@ mod allotment;
 #[cfg(feature = "service")]
 mod clock;
 #[cfg(feature = "service")]
+mod command;
+#[cfg(feature = "service")]
 mod epochs;
 pub mod history;
 mod leader_search;
+#[cfg(feature = "service")]
+mod oracle_state;
 mod range;
+mod sequence;
+#[cfg(feature = "service")]
+mod sequences;
 #[cfg(feature = "service")]
 mod service;
+#[cfg(feature = "service")]
+mod state_fields;
 mod timestamp;
 
 #[cfg(feature = "service")]
@@ -54,9 +71,15 @@ pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 #[cfg(feature = "service")]
 pub use esker_raft::Bytes;
 pub use leader_search::LeaderSearch;
+#[cfg(feature = "service")]
+pub use oracle_state::OracleState;
 pub use range::Range;
+pub use sequence::{SEQUENCE_COUNT_MAX, SEQUENCE_NUMBER_MAX, SequenceName, SequenceNameError};
+#[cfg(feature = "service")]
+pub use sequences::SequenceStatus;
 #[cfg(feature = "service")]
 pub use service::{
-    COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPAN_TARGET,
+    COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleSequences, OracleStats,
+    SPAN_TARGET, SequenceError,
 };
 pub use timestamp::{ParseError, Timestamp, TimestampWidth};

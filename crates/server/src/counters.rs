@@ -12,8 +12,8 @@ use crate::security::Security;
 use crate::tls_refusals::TlsRefusals;
 
 /// The statuses with a counter of their own. The last one counts all others.
-pub(crate) const STATUSES: [u16; 14] =
-    [200, 204, 307, 400, 401, 403, 404, 405, 409, 415, 422, 500, 503, 0];
+pub(crate) const STATUSES: [u16; 16] =
+    [200, 201, 204, 307, 400, 401, 403, 404, 405, 409, 410, 415, 422, 500, 503, 0];
 
 /// The protocols with a counter of their own: HTTP/1.1 and HTTP/2 without TLS, both with TLS, and
 /// HTTP/3.

@@ -97,8 +97,9 @@ pub use http::static_http3;
 pub use identity::is_node_label;
 pub use options::{CertificateFiles, FollowerAnswer, PeerCertificateFiles, ServerOptions};
 pub use protocol::{
-    AddNodeRequest, ClockStatus, FollowClockRequest, FollowClockResponse, FollowerStatus,
-    MemberInfo, Members, NodeStatus, RemoveNodeRequest, TransferRequest, TransferResponse,
+    AddNodeRequest, ClockStatus, CreatedSequence, FollowClockRequest, FollowClockResponse,
+    FollowerStatus, MemberInfo, Members, NodeStatus, RemoveNodeRequest, SequenceEntry,
+    SequenceList, SequenceNumbers, TransferRequest, TransferResponse,
 };
 pub use security::read_secret_file;
 pub use server::Server;

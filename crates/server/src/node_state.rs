@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use esker_oracle::{Epochs, Oracle, Step};
+use esker_oracle::{Oracle, OracleState, Step};
 use esker_raft::{Member, Node, Replica, Role, Status};
 use parking_lot::Mutex;
 
@@ -58,7 +58,7 @@ struct RaftState {
 #[derive(Debug)]
 struct TimestampState {
     oracle: Oracle,
-    epochs: Replica<Epochs>,
+    replica: Replica<OracleState>,
     followers: FollowerPolicy,
 }
 
@@ -99,7 +99,7 @@ impl NodeState {
         security: &Security,
         identity: Identity,
         node: Arc<Node>,
-        epochs: Replica<Epochs>,
+        replica: Replica<OracleState>,
         failures: FailureSignal,
     ) -> Result<Self, ServerError> {
         if node.id() != identity.node {
@@ -107,7 +107,7 @@ impl NodeState {
                 "the Raft node has the number of its identity",
             )));
         }
-        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
+        let oracle = Oracle::start(Arc::clone(&node), replica.clone(), options.oracle.clone());
         let (answer, patience) = (options.follower_answer, options.oracle.patience);
         let caller = security.caller();
         let followers = FollowerPolicy::new(answer, identity.node, caller.clone(), patience);
@@ -119,7 +119,7 @@ impl NodeState {
                 is_removed: AtomicBool::new(false),
                 stopping: Mutex::new(()),
             },
-            timestamps: TimestampState { oracle, epochs, followers },
+            timestamps: TimestampState { oracle, replica, followers },
             http: HttpState {
                 counters: Counters::new(options.spans_lost.clone(), security),
                 memory: MemoryBudget::new(failures.clone()),
@@ -185,12 +185,12 @@ impl NodeState {
 
     /// Whether leaders answer under their lease.
     pub(crate) fn lease_reads(&self) -> bool {
-        self.timestamps.epochs.with(Epochs::lease_reads)
+        self.timestamps.replica.with(|state| state.epochs().lease_reads())
     }
 
     /// Returns the last epoch that the node has applied.
     pub(crate) fn last_epoch(&self) -> u64 {
-        self.timestamps.epochs.with(|epochs| epochs.last())
+        self.timestamps.replica.with(|state| state.epochs().last())
     }
 
     /// Stops the Raft node, and closes its log. Blocks, also while another caller does it.

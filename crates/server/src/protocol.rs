@@ -230,3 +230,40 @@ pub struct TransferResponse {
     #[serde(rename = "nodeID")]
     pub node: u64,
 }
+
+/// The answer of `POST /sequence/NAME`: the numbers from `first` on, which belong to the request's
+/// key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceNumbers {
+    /// The name of the sequence.
+    pub name: String,
+    /// The first number.
+    pub first: u64,
+    /// The number of consecutive numbers.
+    pub n: u32,
+}
+
+/// The answer of `PUT /sequence/NAME`: the sequence that was created.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedSequence {
+    /// The name of the sequence.
+    pub name: String,
+    /// Its first number.
+    pub first: u64,
+}
+
+/// The answer of `GET /sequences`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceList {
+    /// All sequences, by their names.
+    pub sequences: Vec<SequenceEntry>,
+}
+
+/// A sequence.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceEntry {
+    /// Its name.
+    pub name: String,
+    /// Its next number; 2^53 when none is left.
+    pub next: u64,
+}

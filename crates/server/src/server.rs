@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use esker_consensus::ConsensusLog;
-use esker_oracle::{Epochs, OracleError};
+use esker_oracle::{OracleError, OracleState};
 use esker_raft::{Member, Node, NodeError, NodeOptions, Replica};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
@@ -89,8 +89,8 @@ impl Server {
             round_trip: options.round_trip,
             clock: options.clock.clone(),
         };
-        let epochs = Replica::new(Epochs::default());
-        let node = Node::start(node, &epochs);
+        let replica = Replica::new(OracleState::default());
+        let node = Node::start(node, &replica);
         let node = Arc::new(node.map_err(|error| ServerError::Io("no Raft node".into(), error))?);
         // In its log, whatever it has read so far.
         let is_new = !node
@@ -104,7 +104,7 @@ impl Server {
         }
         let failures = FailureSignal::default();
         let state =
-            NodeState::start(&options, &security, identity, node, epochs, failures.clone())?;
+            NodeState::start(&options, &security, identity, node, replica, failures.clone())?;
         let state = Arc::new(state);
         let (stop, stopping) = watch::channel(false);
         let connections = options.connections_max.min(connections_of_file_limit());

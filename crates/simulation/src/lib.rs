@@ -6,7 +6,7 @@
 //! they take from the system: disk, network, time and random numbers.
 //!
 //! - **Safety**: no timestamp twice; a call that begins after another has returned gets a higher
-//!   one; replicas are equal.
+//!   one; the numbers of a sequence have no gap and no repeat; replicas are equal.
 //! - **Liveness**: timestamps flow again soon after the faults end.
 //! - **Determinism**: the same seed gives the same events.
 //!
@@ -23,6 +23,7 @@ mod faults;
 mod machine;
 mod network;
 mod run;
+mod sequence_callers;
 mod trace;
 
 pub use run::{ClockFaults, Failure, LeaseMode, Options, Outcome, run};

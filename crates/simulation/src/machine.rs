@@ -7,7 +7,7 @@ use std::time::Duration;
 use esker_consensus::ConsensusLog;
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
-use esker_oracle::{Epochs, Oracle, OracleOptions};
+use esker_oracle::{Oracle, OracleOptions, OracleState};
 use esker_raft::simulation::{Process, SimulatedOptions};
 use esker_raft::{ClusterId, Member, Node, Replica, WallClock};
 use esker_testkit::SplitMix64;
@@ -40,7 +40,7 @@ const IDLE_RUN_INTERVAL_MS: u64 = 3;
 pub(crate) struct ServingNode {
     pub(crate) node: Arc<Node>,
     pub(crate) oracle: Oracle,
-    pub(crate) epochs: Replica<Epochs>,
+    pub(crate) state: Replica<OracleState>,
     /// Set when the node has stopped: its disk failed.
     failed: Arc<AtomicBool>,
 }
@@ -187,7 +187,7 @@ impl Machine {
         let own = process.clone();
         let started = async move {
             let log = log.open().map_err(std::io::Error::other)?;
-            let epochs = Replica::new(Epochs::default());
+            let state = Replica::new(OracleState::default());
             let options = SimulatedOptions {
                 node: id,
                 cluster: CLUSTER,
@@ -197,16 +197,16 @@ impl Machine {
                 clock,
                 snapshots: SNAPSHOT_ENTRIES,
             };
-            let node = Arc::new(own.start(options, &epochs).await?);
+            let node = Arc::new(own.start(options, &state).await?);
             let options = OracleOptions::default();
-            let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options);
+            let oracle = Oracle::start(Arc::clone(&node), state.clone(), options);
             let failed = Arc::new(AtomicBool::new(false));
             let (watched, fails) = (Arc::clone(&node), Arc::clone(&failed));
             tokio::spawn(async move {
                 drop(watched.stopped().await);
                 fails.store(true, Relaxed);
             });
-            Ok(ServingNode { node, oracle, epochs, failed })
+            Ok(ServingNode { node, oracle, state, failed })
         };
         let starting = runtime.spawn(started);
         self.running = Some(NodeProcess {

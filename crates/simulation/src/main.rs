@@ -23,6 +23,9 @@ struct Args {
     /// Set wall clocks to any time from 1960 to 2600, and make operators believe them.
     #[arg(long)]
     clocks: bool,
+    /// Have callers that take numbers of a sequence, too.
+    #[arg(long)]
+    sequences: bool,
     /// Nodes, 2 to 9; otherwise it follows from the seed.
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=9))]
     nodes: Option<u64>,
@@ -105,6 +108,7 @@ impl Totals {
             faults_ms: args.faults * 1000,
             calm_ms: args.calm * 1000,
             clocks: if args.clocks { ClockFaults::Centuries } else { ClockFaults::Hours },
+            sequences: args.sequences,
             keeps_trace: args.trace,
             ..of_seed
         };

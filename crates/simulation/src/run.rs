@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_disk::sim::Persist;
 use esker_oracle::history::{Violation, check, in_milliseconds};
-use esker_oracle::{Epochs, LeaseReads};
+use esker_oracle::{LeaseReads, OracleState};
 use esker_raft::NodeError;
 use esker_testkit::{SplitMix64, mix};
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use crate::clients::Clients;
 use crate::faults::{Fault, ROUGH_CONDITIONS, failing_disk, power_cut_during};
 use crate::machine::{ExitCause, Machine};
 use crate::network::{LinkConditions, Network};
+use crate::sequence_callers::SequenceCallers;
 use crate::trace::Trace;
 
 /// The time in which the cluster has to start, and in which timestamps have to come after the last
@@ -63,6 +64,9 @@ pub struct Options {
     pub leases: LeaseMode,
     /// The range of faults of wall clocks.
     pub clocks: ClockFaults,
+    /// Set to have callers that take numbers of a sequence, too. Without them the events of a seed
+    /// are others.
+    pub sequences: bool,
     /// Set to keep the lines of the trace.
     pub keeps_trace: bool,
 }
@@ -79,6 +83,7 @@ impl Options {
             calm_ms: 1_000,
             leases: random.pick(&[LeaseMode::Off, LeaseMode::On, LeaseMode::Switched]),
             clocks: ClockFaults::Hours,
+            sequences: false,
             keeps_trace: false,
         }
     }
@@ -93,6 +98,8 @@ pub struct Outcome {
     pub answered: u64,
     /// Calls that were refused.
     pub refused: u64,
+    /// Requests for numbers of a sequence that were answered.
+    pub numbered: u64,
     /// The time from the last fault to the first timestamps, in milliseconds.
     pub recovery_ms: u64,
     /// The last term.
@@ -113,6 +120,8 @@ pub enum Failure {
     History(Violation),
     /// No timestamps came for this time without faults, in milliseconds.
     NoTimestamps(u64),
+    /// The numbers of the sequence have a gap or a repeat, or a request is not answered.
+    Sequence(String),
     /// Replicas that applied the same entries differ.
     Replicas(String),
     /// A node had a lease in a term after another one had led in a later term.
@@ -135,6 +144,7 @@ impl fmt::Display for Failure {
         match self {
             Self::History(violation) => violation.fmt(f),
             Self::NoTimestamps(ms) => write!(f, "no timestamps for {ms} ms without faults"),
+            Self::Sequence(what) => write!(f, "the sequence is broken: {what}"),
             Self::Replicas(what) => write!(f, "replicas differ: {what}"),
             Self::TwoLeaders { node, term, later } => {
                 write!(f, "node {node} had a lease in term {term} when a node had led in {later}")
@@ -165,6 +175,7 @@ struct Cluster {
     network: Network,
     machines: Vec<Machine>,
     clients: Clients,
+    sequences: SequenceCallers,
     now: u64,
     faults: u64,
     /// Set to switch leases on or off; `None` to leave them as they are.
@@ -189,6 +200,7 @@ impl Cluster {
             network: Network::new(seed(2), trace.clone()),
             machines,
             clients: Clients::new(8, seed(3)),
+            sequences: SequenceCallers::new(if options.sequences { 6 } else { 0 }, seed(4)),
             trace,
             now: 0,
             faults: 0,
@@ -230,11 +242,13 @@ impl Cluster {
         check(&in_milliseconds(&self.clients.history)).map_err(Failure::History)?;
         self.two_leaders.take().map_or(Ok(()), Err)?;
         self.compare()?;
+        self.sequences.check().map_err(Failure::Sequence)?;
         let serving = self.serving();
         Ok(Outcome {
             simulated_ms: self.now,
             answered: self.clients.history.len() as u64,
             refused: self.clients.refused,
+            numbered: self.sequences.answered(),
             recovery_ms,
             term: serving.iter().map(|node| node.status().term).max().unwrap_or_default(),
             faults: self.faults,
@@ -307,13 +321,17 @@ impl Cluster {
             let machine = &mut self.machines[at];
             let Some(running) = &machine.running else {
                 self.clients.turn_away(machine.id, now, nodes);
+                self.sequences.turn_away(machine.id, now, nodes);
                 if machine.starts_at <= now {
                     self.start(at as u64 + 1);
                 }
                 continue;
             };
-            if now >= machine.paused_until && self.clients.ask(running, now, nodes) {
-                machine.wake();
+            if now >= machine.paused_until {
+                let asks = self.clients.ask(running, now, nodes);
+                if self.sequences.ask(running, now, nodes) || asks {
+                    machine.wake();
+                }
             }
             let ended = machine.step(now);
             if let Some((term, is_leased)) = machine.led_at(now) {
@@ -326,6 +344,7 @@ impl Cluster {
                 self.led = later.max(term);
             }
             let answers = self.clients.take(now, nodes);
+            self.sequences.take(now, nodes);
             let id = machine.id;
             if answers > 0 {
                 let last = self.clients.history.last().map(|call| call.range.first);
@@ -360,7 +379,9 @@ impl Cluster {
         for machine in &self.machines {
             let Some(running) = &machine.running else { continue };
             let Some(serving) = &running.serving else { continue };
-            if serving.node.leads() && serving.epochs.with(Epochs::lease_reads) != on {
+            if serving.node.leads()
+                && serving.state.with(|state| state.epochs().lease_reads()) != on
+            {
                 let patience = Duration::from_secs(1);
                 running.spawn(&self.changes, |serving| async move {
                     let switched = serving.node.propose(LeaseReads(on).encode(), patience).await;
@@ -568,6 +589,7 @@ impl Cluster {
     /// Checks that all replicas have the same state when nothing is proposed any more.
     fn compare(&mut self) -> Result<(), Failure> {
         self.clients.pause = u64::MAX;
+        self.sequences.stop();
         let end = self.now + REPLICATION_TIMEOUT_MS;
         while self.now < end {
             self.step();
@@ -575,14 +597,18 @@ impl Cluster {
         let running = self.machines.iter().filter_map(|machine| machine.running.as_ref());
         let serving = running.filter_map(|running| running.serving.as_ref());
         let states: Vec<_> = serving
-            .map(|serving| (serving.node.status().applied, serving.epochs.with(|epochs| *epochs)))
+            .map(|serving| (serving.node.status().applied, serving.state.with(OracleState::clone)))
             .collect();
         if states.len() as u64 != self.options.nodes
             || states.iter().any(|state| *state != states[0])
         {
             return Err(Failure::Replicas(format!("{states:?}")));
         }
-        match states.iter().map(|(_, epochs)| epochs.last()).find(|last| *last >= EPOCH_LIMIT_NS) {
+        match states
+            .iter()
+            .map(|(_, state)| state.epochs().last())
+            .find(|last| *last >= EPOCH_LIMIT_NS)
+        {
             Some(epoch) => Err(Failure::EpochTooHigh(epoch)),
             None => Ok(()),
         }

@@ -28,6 +28,16 @@ fn clients_get_the_timestamps_of_one_oracle() {
     }
 }
 
+/// No gap, no repeat, and each request is answered once the faults have ended.
+#[test]
+fn numbers_of_a_sequence_have_no_gap_and_no_repeat() {
+    for seed in 1..=8 {
+        let options = Options { sequences: true, ..short(seed) };
+        let outcome = run(options).0.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert!(outcome.faults > 10 && outcome.numbered > 100, "seed {seed}: {outcome:?}");
+    }
+}
+
 /// A clock after 2554, once, made the last epoch that there is: no timestamp came after it, for
 /// good. Clocks are anywhere from 1960 to 2600 here, also before the first epoch, and operators
 /// have epochs follow them.

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::allotment::Allotment;
 use crate::epochs::{Advance, Epochs, Owner};
+use crate::oracle_state::OracleState;
 use crate::range::Range;
 use crate::service::error::OracleError;
 use crate::timestamp::Timestamp;
@@ -58,7 +59,7 @@ impl IssueState {
 #[derive(Debug)]
 pub(crate) struct IssuedEpochs {
     node: Arc<Node>,
-    epochs: Replica<Epochs>,
+    replica: Replica<OracleState>,
     state: Mutex<IssueState>,
     epoch_interval: Duration,
     /// Set while a request is on its way to have the epoch advanced.
@@ -68,10 +69,14 @@ pub(crate) struct IssuedEpochs {
 }
 
 impl IssuedEpochs {
-    pub(crate) fn new(node: Arc<Node>, epochs: Replica<Epochs>, epoch_interval: Duration) -> Self {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        replica: Replica<OracleState>,
+        epoch_interval: Duration,
+    ) -> Self {
         Self {
             node,
-            epochs,
+            replica,
             state: Mutex::default(),
             epoch_interval,
             is_renewing: AtomicBool::new(false),
@@ -83,9 +88,9 @@ impl IssuedEpochs {
         &self.node
     }
 
-    /// The replicated state, as far as this node has applied it.
+    /// The replicated epochs, as far as this node has applied them.
     pub(crate) fn epochs(&self) -> Epochs {
-        self.epochs.with(|epochs| *epochs)
+        self.replica.with(|state| *state.epochs())
     }
 
     /// The age above which an epoch is used for no request.
@@ -113,7 +118,7 @@ impl IssuedEpochs {
     /// The term in which this node leads and may answer, without a proof, requests that came before
     /// this call.
     pub(crate) fn term(&self) -> Option<u64> {
-        let is_on = self.epochs.with(Epochs::lease_reads);
+        let is_on = self.replica.with(|state| state.epochs().lease_reads());
         is_on.then(|| self.node.leased_term()).flatten()
     }
 
@@ -207,14 +212,12 @@ impl IssuedEpochs {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use esker_raft::Machine;
-
     use super::*;
 
     fn allotment(epoch: u64) -> Allotment {
         let owner = Owner { term: 1, node: 1, session: 7 };
         let mut epochs = Epochs::default();
-        epochs.apply(Advance { owner, wall: epoch }.encode()).unwrap();
+        epochs.apply(&Advance { owner, wall: epoch }.encode()).unwrap();
         Allotment::take_up(&epochs, owner, None).unwrap()
     }
 

@@ -9,7 +9,7 @@ use crate::service::error::COUNT_MAX;
 #[non_exhaustive]
 pub struct OracleOptions {
     /// The most requests that wait at a time, beside as many that are being answered; above that,
-    /// [`OracleError::Busy`](crate::OracleError::Busy). 10,000.
+    /// [`OracleError::Busy`](crate::OracleError::Busy). As many for sequences. 10,000.
     pub buffer: usize,
     /// The most timestamps of one request, 1 to [`COUNT_MAX`]. 65,536.
     pub max_timestamps: u32,
@@ -18,8 +18,8 @@ pub struct OracleOptions {
     pub epoch_interval: Duration,
     /// The largest step forward of the clock that is followed at once. 10 s.
     pub max_clock_step: Duration,
-    /// The time for which a request waits for its answer, a proof of leadership for a quorum, and
-    /// an advance of the epoch for its commit. 1 s.
+    /// The time for which a request waits for its answer, also one for sequences, a proof of
+    /// leadership for a quorum, and an advance of the epoch for its commit. 1 s.
     pub patience: Duration,
     /// Deadlines in a row, `patience` each, by which a leader that proved that it leads got no
     /// epoch that requests needed, until the oracle gives up: see

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::clock::{CREDIBLE_CLOCKS, Reference, follow};
-use crate::epochs::Epochs;
+use crate::oracle_state::OracleState;
 use crate::range::Range;
 use crate::service::clock_state::{ClockReport, ClockState};
 use crate::service::counters::{Counters, OracleStats, count};
@@ -18,6 +18,7 @@ use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issued_epochs::IssuedEpochs;
 use crate::service::issuer::Issuer;
 use crate::service::options::OracleOptions;
+use crate::service::sequence_requests::OracleSequences;
 use crate::timestamp::{Timestamp, TimestampWidth};
 
 const _: () = assert!(
@@ -54,21 +55,23 @@ pub struct Oracle {
     issued: Arc<IssuedEpochs>,
     counters: Arc<Counters>,
     clock: Arc<ClockState>,
+    sequences: OracleSequences,
     max_timestamps: u32,
     max_clock_step: Duration,
 }
 
 impl Oracle {
-    /// Starts an oracle on this node, which replicates these epochs, on the tokio runtime that this
+    /// Starts an oracle on this node, which replicates this state, on the tokio runtime that this
     /// is called from.
-    pub fn start(node: Arc<Node>, epochs: Replica<Epochs>, options: OracleOptions) -> Self {
+    pub fn start(node: Arc<Node>, state: Replica<OracleState>, options: OracleOptions) -> Self {
         let limit = options.buffer.max(1);
         let (requests, waiting) = mpsc::channel(limit);
         let counters = Arc::new(Counters::new());
         let patience = options.patience;
         let max_clock_step = options.max_clock_step;
         let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
-        let issued = Arc::new(IssuedEpochs::new(node, epochs, options.epoch_interval));
+        let sequences = OracleSequences::new(Arc::clone(&node), state.clone(), limit, patience);
+        let issued = Arc::new(IssuedEpochs::new(node, state, options.epoch_interval));
         let clock = Arc::new(ClockState::new());
         let issuer =
             Issuer::new(Arc::clone(&issued), options, Arc::clone(&counters), Arc::clone(&clock));
@@ -76,7 +79,7 @@ impl Oracle {
         let server =
             RequestServer { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
-        Self { requests, issued, counters, clock, max_timestamps, max_clock_step }
+        Self { requests, issued, counters, clock, sequences, max_timestamps, max_clock_step }
     }
 
     /// Issues `count` timestamps of one epoch, with consecutive indexes, above all that any call
@@ -151,6 +154,11 @@ impl Oracle {
     /// The errors of [`Oracle::timestamps`]. The epoch may still follow later.
     pub async fn follow_clock(&self) -> Result<u64, OracleError> {
         self.queued(1, TimestampWidth::Bits128, true).await.map(|range| range.first.epoch)
+    }
+
+    /// The sequences. Their requests have a queue of their own.
+    pub fn sequences(&self) -> &OracleSequences {
+        &self.sequences
     }
 
     /// A report of the clock of this node and of its last epoch.

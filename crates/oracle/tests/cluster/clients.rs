@@ -11,7 +11,7 @@ use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
 use esker_log::Engine;
 use esker_oracle::history::{Call, check, in_milliseconds};
-use esker_oracle::{Epochs, LeaseReads, Oracle, OracleError, OracleOptions, Timestamp};
+use esker_oracle::{LeaseReads, Oracle, OracleError, OracleOptions, OracleState, Timestamp};
 use esker_raft::{
     ClusterId, ConsensusLog, Member, Node, NodeError, NodeOptions, Replica, WallClock,
 };
@@ -28,7 +28,7 @@ const CLIENT_TASKS: usize = 24;
 
 pub struct Peer {
     pub node: Arc<Node>,
-    epochs: Replica<Epochs>,
+    state: Replica<OracleState>,
     pub oracle: Oracle,
 }
 
@@ -184,10 +184,10 @@ impl Cluster {
         });
         let options =
             NodeOptions { node: id, cluster, log, listener, security: None, round_trip, clock };
-        let epochs = Replica::new(Epochs::default());
-        let node = Arc::new(Node::start(options, &epochs).unwrap());
-        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), self.options.clone());
-        self.peers.lock().unwrap().insert(id, Peer { node, epochs, oracle });
+        let state = Replica::new(OracleState::default());
+        let node = Arc::new(Node::start(options, &state).unwrap());
+        let oracle = Oracle::start(Arc::clone(&node), state.clone(), self.options.clone());
+        self.peers.lock().unwrap().insert(id, Peer { node, state, oracle });
     }
 
     pub fn node(&self, id: u64) -> Arc<Node> {
@@ -197,12 +197,18 @@ impl Cluster {
     /// Another oracle on the same node.
     pub fn another_oracle(&self, id: u64, options: OracleOptions) -> Oracle {
         let peers = self.peers.lock().unwrap();
-        let Peer { node, epochs, .. } = &peers[&id];
-        Oracle::start(Arc::clone(node), epochs.clone(), options)
+        let Peer { node, state, .. } = &peers[&id];
+        Oracle::start(Arc::clone(node), state.clone(), options)
     }
 
     pub fn oracle(&self, id: u64) -> Oracle {
         self.peers.lock().unwrap()[&id].oracle.clone()
+    }
+
+    /// The oracle of each node that runs, for tasks.
+    pub fn oracles(&self) -> impl Fn(u64) -> Option<Oracle> + Send + Sync + use<> {
+        let peers = Arc::clone(&self.peers);
+        move |id| peers.lock().unwrap().get(&id).map(|peer| peer.oracle.clone())
     }
 
     pub async fn leader(&self) -> u64 {

@@ -10,3 +10,4 @@ mod leases;
 mod proxy;
 mod queue;
 mod requests;
+mod sequences;

@@ -25,8 +25,9 @@ const _: () = assert!(TO_OFFSET == FROM_OFFSET + size_of::<u64>());
 const _: () = assert!(CRC_OFFSET == TO_OFFSET + size_of::<u64>());
 const _: () = assert!(HANDSHAKE_BYTES == CRC_OFFSET + CRC_BYTES);
 
-/// The version of the protocol. Nodes of two versions do not talk.
-pub(crate) const PROTOCOL_VERSION: u16 = 2;
+/// The version of the protocol. Nodes of two versions do not talk. Version 3 has the commands of
+/// sequences, at which a node of version 2 would stop.
+pub(crate) const PROTOCOL_VERSION: u16 = 3;
 
 /// The id of a cluster: random, the same in all its nodes from its first start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -285,7 +285,7 @@ async fn entries_are_pipelined() {
 
 /// The first bytes of a node that connects to another: for calls (1), or for a snapshot (2).
 pub fn handshake(purpose: u8, from: u64, to: u64) -> Vec<u8> {
-    let mut bytes = b"ESKRAFT1\x02\0".to_vec();
+    let mut bytes = b"ESKRAFT1\x03\0".to_vec();
     bytes.extend([purpose, 0]);
     bytes.extend(CLUSTER.0);
     bytes.extend([from, to].map(u64::to_le_bytes).concat());

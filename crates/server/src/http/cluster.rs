@@ -7,8 +7,8 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use esker_oracle::{OracleError, Step};
-use esker_raft::{Member, NodeError};
+use esker_oracle::Step;
+use esker_raft::Member;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
@@ -20,13 +20,16 @@ use serde_json::Value;
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
 use crate::http::client_connection::ConnectionState;
+use crate::http::refusal::{
+    ChangeResult, Refusal, change_denial, log_refusal, nothing_changed_by, refuse_removed_node,
+    removed, unprocessable, was_removed,
+};
 use crate::memory_budget::{BudgetExhausted, Permit, REQUEST_BODY_BYTES_MAX};
 use crate::node_state::{CHANGE_TIMEOUT, NodeState};
 use crate::protocol::{
     AddNodeRequest, AdmitNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest,
     TransferRequest, TransferResponse,
 };
-use crate::security::{is_of_own_page, requested_host};
 use crate::tls::ClientRole;
 
 /// The longest body of a request.
@@ -46,76 +49,6 @@ pub(crate) enum ClusterChange {
     Transfer,
     /// Lets epochs follow the leader's clock at once.
     FollowClock,
-}
-
-/// The reason why a change was not made.
-enum Refusal {
-    /// There is no memory for the body.
-    Busy,
-    /// No leader is known, as in each election, and while a cluster is founded.
-    NoLeader,
-    Status(StatusCode, String),
-    NotLeader {
-        leader: u64,
-        address: String,
-    },
-}
-
-type ChangeResult<T = ()> = Result<T, Refusal>;
-
-impl From<NodeError> for Refusal {
-    fn from(error: NodeError) -> Self {
-        match error {
-            NodeError::NotLeader { leader: Some((leader, Member { client, .. })) } => {
-                Self::NotLeader { leader, address: client }
-            }
-            NodeError::NotLeader { leader: None } => Self::NoLeader,
-            NodeError::Membership(why) => unprocessable(why),
-            error if error.may_still_happen() => {
-                Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-            }
-            error => nothing_changed(error.to_string()),
-        }
-    }
-}
-
-impl From<OracleError> for Refusal {
-    fn from(error: OracleError) -> Self {
-        match error {
-            OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
-            OracleError::Unavailable(error) => error.into(),
-            OracleError::Busy => nothing_changed(error.to_string()),
-            OracleError::Clock { .. }
-            | OracleError::ClockTooHigh { .. }
-            | OracleError::NoEpochLeft => unprocessable(error.to_string()),
-            error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
-    }
-}
-
-impl Refusal {
-    /// Answers as the node with this number.
-    fn answer(self, own: u64) -> Answer {
-        match self {
-            Self::Busy => answer::busy(),
-            Self::NoLeader => {
-                answer::unavailable(NodeError::NotLeader { leader: None }.to_string())
-            }
-            Self::Status(StatusCode::SERVICE_UNAVAILABLE, why) => answer::unavailable(why),
-            Self::Status(status, why) => answer::text(status, why),
-            Self::NotLeader { leader, address } => answer::not_leader(own, leader, &address),
-        }
-    }
-}
-
-/// The refusal of a change of which nothing was made. The same request may succeed later. Only this
-/// status lets a client send it again.
-fn nothing_changed(why: String) -> Refusal {
-    Refusal::Status(StatusCode::SERVICE_UNAVAILABLE, why)
-}
-
-fn unprocessable(why: impl Into<String>) -> Refusal {
-    Refusal::Status(StatusCode::UNPROCESSABLE_ENTITY, why.into())
 }
 
 /// Makes a change, and answers.
@@ -192,15 +125,10 @@ where
 
 /// Returns the answer to a caller that may not change the cluster; `None` to one that may.
 fn deny(connection: &ConnectionState, head: &Parts) -> Option<Answer> {
-    let state = connection.node();
-    let (caller, from) = (connection.access(), connection.client().from());
-    let host = requested_host(&head.uri, &head.headers);
-    if let Err(denial) = state.change_access().check(caller, &head.headers, host, from) {
-        return Some(answer::denied(denial));
-    }
-    let own_page = is_of_own_page(&head.headers, host, caller.is_encrypted);
-    let checked = check_page(own_page).and_then(|()| check_content_type(&head.headers));
-    checked.err().map(|refusal| refusal.answer(state.node().id()))
+    change_denial(connection, &head.uri, &head.headers).or_else(|| {
+        let checked = check_content_type(&head.headers);
+        checked.err().map(|refusal| refusal.answer(connection.node().node().id()))
+    })
 }
 
 /// Receives the body of a request whose answer does not depend on it, also if it does not end. Over
@@ -213,18 +141,6 @@ where
     let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
     let skipped = async { while let Some(Ok(_)) = body.frame().await {} };
     drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
-}
-
-/// Refuses requests of pages of another origin.
-fn check_page(is_own: bool) -> ChangeResult {
-    match is_own {
-        true => Ok(()),
-        false => {
-            let why = "a page of another origin may not change the cluster; a proxy has to pass \
-                       Host on as it is";
-            Err(Refusal::Status(StatusCode::FORBIDDEN, why.into()))
-        }
-    }
 }
 
 fn check_content_type(headers: &HeaderMap) -> ChangeResult {
@@ -248,34 +164,6 @@ fn check_cluster(state: &NodeState, cluster: &str) -> ChangeResult {
     match cluster == ours {
         true => Ok(()),
         false => Err(unprocessable(format!("this is the cluster {ours}, not {cluster}"))),
-    }
-}
-
-async fn was_removed(state: &NodeState, node: u64) -> ChangeResult<bool> {
-    state.node().was_removed(node, CHANGE_TIMEOUT).await.map_err(nothing_changed_by)
-}
-
-/// Refuses a caller that shows the certificate of a node that was removed: it may be valid for
-/// months.
-async fn refuse_removed_node(state: &NodeState, role: ClientRole) -> ChangeResult {
-    let ClientRole::Node(node) = role else { return Ok(()) };
-    match was_removed(state, node).await? {
-        true => Err(removed(node)),
-        false => Ok(()),
-    }
-}
-
-fn removed(node: u64) -> Refusal {
-    unprocessable(format!(
-        "node {node} was removed, and its number is not given again: take another one"
-    ))
-}
-
-/// The refusal for an error of a question before any change.
-fn nothing_changed_by(error: NodeError) -> Refusal {
-    match error.may_still_happen() {
-        true => nothing_changed(error.to_string()),
-        false => error.into(),
     }
 }
 
@@ -405,54 +293,4 @@ async fn follow_clock(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult<
         Err(why) => log_refusal(state, id, "follow the clock", None, why),
     }
     done
-}
-
-/// Logs why a change was not made. A node that asks again and again, as one that was removed does,
-/// gets one line in an interval.
-fn log_refusal(state: &NodeState, id: u64, change: &'static str, node: Option<u64>, why: &Refusal) {
-    let why = match why {
-        Refusal::Status(_, why) => why,
-        // No fault: a node that joins asks again.
-        Refusal::NoLeader => {
-            return tracing::info!(
-                id,
-                change,
-                node,
-                "no node leads: a change of the cluster waits"
-            );
-        }
-        // The leader logs it.
-        Refusal::Busy | Refusal::NotLeader { .. } => return,
-    };
-    if state.should_log_refusal(change, node, why) {
-        tracing::warn!(id, change, node, why, "a change of the cluster was refused");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use hyper::header::RETRY_AFTER;
-
-    use super::*;
-
-    /// The answer was 500, as if the node had a fault.
-    #[test]
-    fn a_change_that_was_not_proposed_can_be_asked_for_again() {
-        let not_proposed = [
-            NodeError::NotProposed("another change is made".into()),
-            NodeError::NotLeader { leader: None },
-            NodeError::NoQuorum,
-            NodeError::LeadershipTransfer,
-        ];
-        for error in not_proposed {
-            let answer = Refusal::from(error.clone()).answer(1);
-            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{error}");
-            let retry_after = answer.headers().get(RETRY_AFTER).map(|value| value.as_bytes());
-            assert_eq!(retry_after, Some(&b"1"[..]));
-        }
-        for error in [NodeError::TimedOut, NodeError::Unknown, NodeError::Stopped("".into())] {
-            let answer = Refusal::from(error.clone()).answer(1);
-            assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{error}");
-        }
-    }
 }

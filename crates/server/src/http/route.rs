@@ -24,6 +24,7 @@ use crate::http::cluster::{self, ClusterChange};
 use crate::http::info;
 use crate::http::metrics;
 use crate::http::page::{self, PagePart};
+use crate::http::sequence;
 use crate::http::span::RequestSpan;
 use crate::http::timestamp::{self, TimestampRequest};
 
@@ -45,6 +46,9 @@ enum Path {
     Metrics,
     Page(PagePart),
     Cluster(ClusterChange),
+    /// `/sequence/NAME`, with any name.
+    Sequence,
+    Sequences,
 }
 
 impl Path {
@@ -66,6 +70,8 @@ impl Path {
             "/cluster/remove" => Self::Cluster(ClusterChange::Remove),
             "/cluster/transfer" => Self::Cluster(ClusterChange::Transfer),
             "/cluster/follow-clock" => Self::Cluster(ClusterChange::FollowClock),
+            "/sequences" => Self::Sequences,
+            path if path.starts_with(sequence::PATH_PREFIX) => Self::Sequence,
             _ => return None,
         })
     }
@@ -75,6 +81,7 @@ impl Path {
         match self {
             Self::Timestamp => "GET, OPTIONS",
             Self::Cluster(_) => "POST",
+            Self::Sequence => "POST, PUT, DELETE",
             Self::Up
             | Self::Ready
             | Self::Members
@@ -82,7 +89,21 @@ impl Path {
             | Self::Status
             | Self::Clock
             | Self::Metrics
+            | Self::Sequences
             | Self::Page(_) => "GET, HEAD, OPTIONS",
+        }
+    }
+
+    /// Whether scripts of a page of another origin may send its requests, and read the answers.
+    fn is_for_pages(self) -> bool {
+        !matches!(self, Self::Cluster(_) | Self::Sequence)
+    }
+
+    /// Returns the path as spans name it: names of sequences are many.
+    fn route(self, path: &str) -> &str {
+        match self {
+            Self::Sequence => "/sequence/{name}",
+            _ => path,
         }
     }
 
@@ -109,7 +130,7 @@ where
     let log_line =
         tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(AccessLogLine::new(&request)));
     let path = Path::parse(request.uri().path());
-    let span = RequestSpan::start(&request, path.map(|_| request.uri().path()));
+    let span = RequestSpan::start(&request, path.map(|path| path.route(request.uri().path())));
     let is_head = request.method() == Method::HEAD;
     // A browser shows a page of another origin the headers that are exposed, and sends this one.
     let has_origin = request.headers().contains_key(ORIGIN);
@@ -134,7 +155,7 @@ where
             *answer.body_mut() = AnswerBody::default();
         }
         let headers = answer.headers_mut();
-        if !matches!(path, Some(Path::Cluster(_))) {
+        if path.is_none_or(Path::is_for_pages) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
             if has_origin {
                 let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
@@ -258,7 +279,9 @@ where
     let state = connection.node();
     let shared = || Arc::clone(connection);
     match path {
-        Path::Timestamp | Path::Cluster(_) if connection.is_reserve() => {
+        Path::Timestamp | Path::Cluster(_) | Path::Sequence | Path::Sequences
+            if connection.is_reserve() =>
+        {
             ready(answer::over_limit())
         }
         Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(connection, &request)),
@@ -292,6 +315,14 @@ where
         Path::Cluster(change) => {
             let connection = shared();
             boxed(async move { cluster::change(&connection, id, change, request).await })
+        }
+        Path::Sequence => {
+            let connection = shared();
+            boxed(async move { sequence::call(&connection, id, request).await })
+        }
+        Path::Sequences => {
+            let connection = shared();
+            boxed(async move { sequence::list(&connection).await })
         }
     }
 }

@@ -31,7 +31,7 @@ use crate::tls_refusals::TlsRefusals;
 pub(crate) use admin_tokens::AdminTokens;
 pub(crate) use caller::Caller;
 pub(crate) use change_access::{ChangeAccess, Denial};
-pub(crate) use page_origin::{is_of_own_page, requested_host};
+pub(crate) use page_origin::{is_of_own_page, is_of_page, requested_host};
 pub use secret_file::read_secret_file;
 
 /// The way to certificates, in the errors of a node that needs some.

@@ -32,6 +32,13 @@ pub(crate) fn is_of_own_page(headers: &HeaderMap, host: Option<&str>, is_encrypt
     }
 }
 
+/// Whether a request is of any page in a browser. Where no token is needed, nothing distinguishes
+/// the page of this node from one of a stranger whose name was made to resolve to it.
+pub(crate) fn is_of_page(headers: &HeaderMap) -> bool {
+    let is_from_site = headers.get(FETCH_SITE_HEADER).is_some_and(|site| site != "none");
+    headers.contains_key(ORIGIN) || is_from_site
+}
+
 /// Whether this is the origin of pages of a host. A proxy in front of a node without TLS may add
 /// it; none takes it away from one that has it.
 fn is_origin(origin: &HeaderValue, host: &str, is_encrypted: bool) -> bool {
@@ -77,6 +84,21 @@ mod tests {
         let two = [("origin", "http://127.0.0.1:8080"), ("origin", "http://127.0.0.1:8080")];
         assert!(!is_of_own_page(&headers(&two), host, false));
         assert!(!is_of_own_page(&headers(&two[..1]), None, false));
+    }
+
+    #[test]
+    fn every_page_of_a_browser_is_one() {
+        for page in [
+            ("origin", "http://127.0.0.1:8080"),
+            ("origin", "null"),
+            ("sec-fetch-site", "same-origin"),
+            ("sec-fetch-site", "cross-site"),
+        ] {
+            assert!(is_of_page(&headers(&[page])), "{page:?}");
+        }
+        for other in [("sec-fetch-site", "none"), ("user-agent", "curl/8")] {
+            assert!(!is_of_page(&headers(&[other])), "{other:?}");
+        }
     }
 
     /// A stranger on the way writes pages of `http://`, and no page of `https://`.

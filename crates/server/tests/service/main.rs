@@ -31,6 +31,7 @@ mod page;
 mod peers;
 mod refused_data;
 mod roles;
+mod sequences;
 mod tasks;
 mod tls;
 #[path = "../kit/tls_client.rs"]
