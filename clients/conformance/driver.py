@@ -19,8 +19,8 @@ KINDS = {
 
 
 def unpack(text: str) -> Timestamp:
-    """The epoch and the index of a timestamp: hexadecimal digits, or the decimal ones of a timestamp
-    of 64 bits."""
+    """The epoch and the index of a timestamp: hexadecimal digits, or the decimal ones of a
+    timestamp of 64 bits."""
     if len(text) == 32:
         return int(text[:16], 16), int(text[16:], 16)
     if not text.isdecimal() or int(text) >= 1 << 64:

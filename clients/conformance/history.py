@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from .case import Fixture
 from .driver import Call, Outcome
@@ -60,13 +61,21 @@ class History:
             rest = [call for call in self._ranges if call.returned >= oldest]
             self._ranges = [max(past, key=lambda call: call.last), *rest]
 
-    async def calls(self, fixture: Fixture, count: int, rng: random.Random | None = None) -> None:
-        """Makes calls one after the other. With random numbers, some are cancelled, and some have
-        short deadlines; all others have to succeed."""
+    async def calls(
+        self,
+        fixture: Fixture,
+        count: int,
+        rng: random.Random | None = None,
+        formats: Sequence[str] = (),
+    ) -> None:
+        """Makes calls one after the other. With random numbers, some are cancelled, some have short
+        deadlines, and each has one of these formats; all others have to succeed."""
         assert fixture.driver
         for _ in range(count):
             choice = rng.randrange(16) if rng else 15
-            fields = {"timeout_ms": 20} if choice == 0 else {}
+            fields: dict[str, Any] = {"timeout_ms": 20} if choice == 0 else {}
+            if rng and formats:
+                fields["format"] = rng.choice(formats)
             call = fixture.send(rng.randrange(1, 6) if rng else 1, **fields)
             if choice == 1:
                 (await fixture.driver.ask("cancel", call=call.number)).unfailed()

@@ -64,6 +64,7 @@ class _Session:
                     self._resize_windows(value)
             self._send(SETTINGS, ACK, 0)
         elif kind == PING and not flags & ACK:
+            self._connection.pinged()
             self._send(PING, ACK, 0, payload)
         elif kind == WINDOW_UPDATE:
             self._windows[stream] = self._window(stream) + struct.unpack(">L", payload)[0]

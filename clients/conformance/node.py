@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from typing import Callable
 
 from . import http1, http2
 from .messages import Reply, Request, Script, members
@@ -27,11 +28,13 @@ class Connection:
         self.writer: asyncio.StreamWriter | TlsWriter = writer
         self.number = len(node.connections)
         self.knows_members = False
+        self.is_http2 = False
 
     async def run(self) -> None:
         begun = await self.reader.readexactly(4)
         await self.thawed()
         if begun == http2.PREFACE[:4]:
+            self.is_http2 = True
             await self.reader.readexactly(len(http2.PREFACE) - 4)
             await http2.serve(self)
         elif begun[0] == TLS_HANDSHAKE_BYTE:
@@ -50,6 +53,10 @@ class Connection:
         """Never returns while the node is frozen."""
         if self.node.is_frozen:
             await asyncio.Event().wait()
+
+    def pinged(self) -> None:
+        self.node.pings += 1
+        self.node.notify()
 
     def complain(self, what: str) -> None:
         self.node.complaints.append(f"{self.node.address}: {what}")
@@ -71,6 +78,7 @@ class Node:
         self.asked: list[Request] = []
         self.changes: list[Request] = []
         self.members_asked = 0
+        self.pings = 0
         self.connections: list[Connection] = []
         self.tls_attempts = 0
         self.complaints: list[str] = []
@@ -88,7 +96,7 @@ class Node:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(self, reader, writer)
         self.connections.append(connection)
-        self._arrived()
+        self.notify()
         task = asyncio.current_task()
         assert task
         self._tasks.add(task)
@@ -120,13 +128,13 @@ class Node:
             self._check_read(connection, request)
             self._check_timestamp_request(connection, request)
             self.asked.append(request)
-            self._arrived()
+            self.notify()
             return await self.script(request)
         if request.path == "/up" and request.method == "GET":
             return Reply(200, b"ok")
         if request.path.startswith("/cluster/") and request.method == "POST":
             self.changes.append(request)
-            self._arrived()
+            self.notify()
             return await self.changes_script(request)
         connection.complain(f"an unknown request: {request.method} {request.target}")
         return Reply(404, b"no such path")
@@ -143,17 +151,20 @@ class Node:
         if not connection.knows_members:
             connection.complain("a connection asked for timestamps before /members")
 
-    def _arrived(self) -> None:
+    def notify(self) -> None:
         self._arrival.set()
         self._arrival = asyncio.Event()
 
     async def wait_for_asked(self, count: int) -> None:
         """Waits until so many requests for timestamps have come."""
-        while len(self.asked) < count:
-            await self._arrival.wait()
+        await self.wait_until(lambda: len(self.asked) >= count)
 
     async def wait_for_connections(self, count: int) -> None:
-        while len(self.connections) < count:
+        await self.wait_until(lambda: len(self.connections) >= count)
+
+    async def wait_until(self, holds: Callable[[], bool]) -> None:
+        """Waits until something has come with which this holds."""
+        while not holds():
             await self._arrival.wait()
 
     def counts(self) -> list[int]:

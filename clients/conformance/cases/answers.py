@@ -8,7 +8,7 @@ from ..case import Fixture, case
 from ..failure import expect
 from ..messages import EPOCH, LOST, Reply, always, first, not_leader, range_body
 from ..node import Node
-from ..waits import LATE_SECONDS
+from ..waits import LATE_SECONDS, SHORT_MS
 from .requests import vectors
 
 
@@ -45,7 +45,8 @@ async def vectors_with_timestamps(fixture: Fixture) -> None:
 
 @case("Answers")
 async def vectors_of_64_bits_are_read_and_checked(fixture: Fixture) -> None:
-    """The timestamps of a right answer are returned; after any other one the request is repeated."""
+    """The timestamps of a right answer are returned. After any other one the request is repeated,
+    until the deadline at the latest."""
     for vector in vectors()["u64_answers"]:
         node = await fixture.node(first([_reply(vector)], fixture.issuer))
         await fixture.open(node, format="u64")
@@ -60,6 +61,10 @@ async def vectors_of_64_bits_are_read_and_checked(fixture: Fixture) -> None:
         expect(node.counts() == asked, f"{vector}: the node got {node.counts()}")
         formats = [each.query.get("format") for each in node.asked]
         expect(all(each.is_u64_range for each in node.asked), f"the formats {formats}")
+        if vector["then"] != "timestamps":
+            node.script = always(_reply(vector))
+            outcome = await fixture.call(vector["n"], timeout_ms=SHORT_MS)
+            expect(outcome.kind == "deadline", f"{vector}: {outcome.answer}")
         await _close(fixture, node)
 
 

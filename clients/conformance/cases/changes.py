@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from ..case import Fixture, case
@@ -75,6 +76,30 @@ async def change_that_was_not_made_is_sent_again(fixture: Fixture) -> None:
     await fixture.open(fixture.dead_port(), node)
     (await _change(fixture)).unfailed()
     expect(len(node.changes) == 3, f"the node got {len(node.changes)} changes")
+
+
+@case("Changes")
+async def closed_client_fails_its_changes(fixture: Fixture) -> None:
+    """A change that waits when the client is closed ends at once."""
+    arrived = asyncio.Event()
+
+    async def silent(_: object) -> Reply:
+        arrived.set()
+        await asyncio.Event().wait()
+        return Reply()
+
+    node = await fixture.node()
+    node.changes_script = silent
+    await fixture.open(node)
+    assert fixture.driver
+    change = fixture.driver.send("change", path=PATH, body="{}")
+    ended = asyncio.ensure_future(change.outcome())
+    waiting = asyncio.ensure_future(arrived.wait())
+    await asyncio.wait({ended, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not ended.done():
+        await fixture.close_client()
+    (await ended).failed("closed")
 
 
 @case("Changes")

@@ -69,6 +69,8 @@ async def server_without_a_list_of_members_is_no_node(fixture: Fixture) -> None:
     wrong = [
         Reply(200, b"ok"),
         Reply(200, b'{"members": 7}'),
+        Reply(200, b'{"cluster": "another", "members": 7}'),
+        Reply(200, b'{"cluster": "another"}'),
         Reply(404, b'{"members": []}'),
         Reply(200, b" " * (2 << 20)),
         Reply(503, b"this node waits for its cluster"),
@@ -128,6 +130,8 @@ async def unusable_endpoints_are_refused(fixture: Fixture) -> None:
         ["http://127.0.0.1"],
         ["http://127.0.0.1:0"],
         ["http://127.0.0.1:1/path"],
+        ["http://256.0.0.1:1"],
+        ["http://127.0.1:1"],
         ["http://user@127.0.0.1:1"],
         ["http://127.0.0.1:1", "https://127.0.0.1:2"],
     ]:

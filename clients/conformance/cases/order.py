@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import struct
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from ..case import Fixture, case
 from ..failure import expect
@@ -22,6 +22,7 @@ from ..messages import (
     not_leader,
     number,
     range_body,
+    timestamps,
 )
 from ..waits import all_or_first_failure
 
@@ -105,7 +106,50 @@ async def timestamps_of_64_bits_are_unique_and_in_order(fixture: Fixture) -> Non
         expect(outcome.kind == "went_backwards", f"{lower}: {outcome.answer}")
 
 
-async def _check_history(fixture: Fixture, **options: str) -> None:
+@case("Order")
+async def timestamps_of_both_widths_are_in_one_order(fixture: Fixture) -> None:
+    """A timestamp is above those of both widths that were received before. Different widths compare
+    by the millisecond of the epoch, and then by the index."""
+    epoch = EPOCH + NANOS_PER_MILLISECOND - 1
+    node = await fixture.node()
+    await fixture.open(node)
+
+    def answers(at: tuple[int, int]) -> None:
+        async def reply(request: Request) -> Reply:
+            return timestamps(request, *at)
+
+        node.script = reply
+
+    async def check_lower(*lower: tuple[int, int]) -> None:
+        for at in lower:
+            answers(at)
+            for width in ("range", "u64"):
+                outcome = await fixture.call(format=width)
+                expect(outcome.kind == "went_backwards", f"{width}, {at}: {outcome.answer}")
+
+    answers((epoch, 5))
+    (await fixture.call(5, format="range")).unfailed()
+    await check_lower((epoch, 1), (epoch, 9), (epoch - NANOS_PER_MILLISECOND, 99))
+    answers((epoch, 10))
+    outcome = await fixture.call(format="u64")
+    expect(outcome.first == (EPOCH, 10), f"10 of 64 bits: {outcome.answer}")
+    await check_lower((epoch, 1), (epoch, 10), (epoch - NANOS_PER_MILLISECOND, 99))
+    answers((epoch, 11))
+    expect((await fixture.call(format="range")).first == (epoch, 11), "11 of 16 bytes")
+    answers((epoch + 1, 1))
+    for width in ("u64", "range"):
+        outcome = await fixture.call(format=width)
+        expect(outcome.first[1] == 1, f"an epoch begins with index 1: {outcome.answer}")
+        answers((epoch + NANOS_PER_MILLISECOND + 1, 1))
+
+
+@case("Order")
+async def histories_of_both_widths_are_unique_and_in_order(fixture: Fixture) -> None:
+    """The same as in other histories. Calls are of one width or the other at random."""
+    await _check_history(fixture, formats=("range", "u64"))
+
+
+async def _check_history(fixture: Fixture, formats: Sequence[str] = (), **options: str) -> None:
     rng = random.Random(0x5EED)
     nodes = [await fixture.node(), await fixture.node()]
     fixture.introduce(*nodes)
@@ -133,6 +177,7 @@ async def _check_history(fixture: Fixture, **options: str) -> None:
         node.script = script(at)
     await fixture.open(*nodes, **options)
     history = History()
-    await all_or_first_failure(*(history.calls(fixture, 25, rng) for _ in range(30)))
+    calls = (history.calls(fixture, 25, rng, formats) for _ in range(30))
+    await all_or_first_failure(*calls)
     expect(history.count > 300, f"only {history.count} calls were answered")
     history.check()

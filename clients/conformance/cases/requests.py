@@ -70,6 +70,15 @@ async def count_out_of_bounds_is_refused(fixture: Fixture) -> None:
 
 
 @case("Request")
+async def options_out_of_bounds_are_refused(fixture: Fixture) -> None:
+    """No node gives more than 65,536 timestamps at a time, whatever a client is told."""
+    node = await fixture.node()
+    await fixture.open(node, max_timestamps=65_536)
+    await fixture.close_client()
+    (await fixture.try_open(node, max_timestamps=65_537)).failed("invalid")
+
+
+@case("Request")
 async def no_request_is_above_the_bound(fixture: Fixture) -> None:
     """Callers whose sum is more than a request may have get several requests."""
     node = await fixture.node()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from ..case import Fixture, case
-from ..failure import expect
+from ..failure import CaseSkip, expect
 from ..history import History
 from ..messages import (
     EPOCH,
     SILENCE,
     Reply,
     Request,
+    Script,
     always,
     first,
     members,
@@ -103,6 +104,18 @@ async def deadline_holds_while_a_request_waits(fixture: Fixture) -> None:
     await check_deadline(fixture, SHORT_MS, timeout_ms=SHORT_MS)
     node.script = fixture.issuer
     (await fixture.call()).unfailed()
+
+
+@case("Retries")
+async def deadline_that_has_passed_sends_nothing(fixture: Fixture) -> None:
+    """A call whose deadline has passed when it begins ends at once, and no node is asked."""
+    node = await fixture.node()
+    await fixture.open(node)
+    (await fixture.call()).unfailed()
+    for _ in range(5):
+        (await fixture.call(7, timeout_ms=0)).failed("deadline")
+    (await fixture.call()).unfailed()
+    expect(node.counts() == [1, 1], f"the node got {node.counts()}")
 
 
 @case("Retries")
@@ -223,6 +236,31 @@ async def chain_of_two_names_is_followed(fixture: Fixture) -> None:
 
 
 @case("Retries")
+async def leader_that_has_just_failed_is_not_asked_again_at_once(fixture: Fixture) -> None:
+    """Another node may name it still. The client does not go back to it without a look at the
+    others."""
+    asked: list[str] = []
+
+    def script(name: str, reply: Reply | None = None) -> Script:
+        async def answer(request: Request) -> Reply:
+            asked.append(name)
+            return reply or await fixture.issuer(request)
+
+        return answer
+
+    failed, leader = await fixture.node(), await fixture.node(script("leader"))
+    failed.script = script("failed", ELECTION)
+    follower = await fixture.node(script("follower", not_leader(failed.address)))
+    for _ in range(12):
+        await fixture.open(failed, follower, leader)
+        (await fixture.call()).unfailed()
+        await fixture.close_client()
+        order = " ".join(asked)
+        expect("failed follower failed" not in order, f"the nodes were asked in turn: {order}")
+        asked.clear()
+
+
+@case("Retries")
 async def leader_that_is_gone_is_replaced_without_a_failed_call(fixture: Fixture) -> None:
     """The leader is killed under load. The others name it for a while, then none leads, then one
     does. No call fails, and timestamps are in order."""
@@ -271,6 +309,23 @@ async def answer_that_stalls_is_given_up(fixture: Fixture) -> None:
         (await fixture.call()).unfailed()
         expect(other.counts() == [1], "the other node was not asked")
         await fixture.close_client()
+
+
+@case("Retries")
+async def silent_connection_is_probed(fixture: Fixture) -> None:
+    """Over HTTP/2 a client sends a PING while a request waits: a host that lost its power closes no
+    connection. Over HTTP/1.1 there is none."""
+    node = await fixture.node(always(SILENCE))
+    await fixture.open(node)
+    call = fixture.send()
+    await node.wait_for_asked(1)
+    if not any(each.is_http2 for each in node.connections):
+        raise CaseSkip("the client speaks HTTP/1.1")
+    # A client that is busy may give up a request before it sends one, but not each request.
+    await node.wait_until(lambda: node.pings > 0 or len(node.asked) >= ATTEMPTS)
+    expect(node.pings > 0, f"no PING while {ATTEMPTS} requests waited")
+    node.script = fixture.issuer
+    (await call.outcome()).unfailed()
 
 
 @case("Retries")

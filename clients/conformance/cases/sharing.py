@@ -43,6 +43,36 @@ async def concurrent_callers_share_few_requests(fixture: Fixture) -> None:
 
 
 @case("Order")
+async def callers_of_different_widths_share_no_request(fixture: Fixture) -> None:
+    """A request is for timestamps of one width. Callers of each share requests among themselves."""
+    held = Held(fixture.issuer)
+    node = await fixture.node(held)
+    await fixture.open(node)
+    begun = fixture.now()
+    calls = [(1, "range", fixture.send())]
+    await node.wait_for_asked(1)
+    for _ in range(20):
+        calls += [(n, at, fixture.send(n, format=at)) for n, at in [(2, "range"), (3, "u64")]]
+    await fixture.settle()
+    held.release_all()
+    indexes: set[int] = set()
+    for n, width, call in calls:
+        outcome = await call.outcome()
+        expect(len(outcome.answer.get("first", "")) == 32 or width == "u64", f"{outcome.answer}")
+        expect(outcome.count == n, f"{n} timestamps: {outcome.answer}")
+        indexes.update(range(outcome.first[1], outcome.last[1] + 1))
+    expect(len(indexes) == 1 + 20 * 5, "each caller has timestamps of its own")
+    if fixture.now() - begun < SILENCE_SECONDS:
+        wanted = {True: 20 * 3, False: 1 + 20 * 2}
+        asked = {
+            width: sum(each.n for each in node.asked if each.is_u64_range == width)
+            for width in wanted
+        }
+        expect(asked == wanted, f"for 64 bits and 16 bytes the node was asked for {asked}")
+        expect(len(node.asked) <= 8, f"{len(node.asked)} requests")
+
+
+@case("Order")
 async def at_most_two_requests_are_in_flight(fixture: Fixture) -> None:
     """Callers that come while two requests are in flight wait for the next one."""
     held = Held(fixture.issuer)
@@ -147,3 +177,22 @@ async def callers_beyond_the_queue_are_refused(fixture: Fixture) -> None:
     kinds = [(await call.outcome()).kind for call in calls]
     expect(set(kinds) == {None, "queue_full"}, f"the calls ended with {set(kinds)}")
     (await fixture.call()).unfailed()
+
+
+@case("Never")
+async def callers_that_have_left_make_room_in_the_queue(fixture: Fixture) -> None:
+    """The bound is for callers that wait: those whose deadlines have passed do not count."""
+    held = Held(fixture.issuer)
+    node = await fixture.node(held)
+    await fixture.open(node, queue=3)
+    calls = [fixture.send()]
+    await node.wait_for_asked(1)
+    calls.append(fixture.send())
+    await fixture.settle()
+    for _ in range(10):
+        (await fixture.call(timeout_ms=1)).failed("deadline")
+    calls.append(fixture.send())
+    await fixture.settle()
+    held.release_all()
+    kinds = [(await call.outcome()).kind for call in calls]
+    expect(kinds == [None] * 3, f"the calls ended with {kinds}")

@@ -1,12 +1,13 @@
 """Mistakes that a client may make, and the cases that find them.
 
-`python3 -m conformance.mistakes` makes each in a copy of the Python client, in the memory of a
-driver for tests alone, and runs the suite against it: a case has to fail.
+`python3 -m conformance.mistakes` makes each in a copy of a client, for tests alone, and runs the
+suite against it: a case has to fail. Those of the Python client are made in the memory of its
+driver, and those of the Go client in a build of its driver.
 """
 
 from __future__ import annotations
 
-# The cases that have to fail, for each function of `driver.py`.
+# The cases that have to fail, for each function of `driver.py` and each of the edits in `go.py`.
 MISTAKES: dict[str, list[str]] = {
     "ignores_deadlines": [
         "deadline_holds_while_a_request_waits", "deadline_holds_while_connecting",
@@ -31,6 +32,7 @@ MISTAKES: dict[str, list[str]] = {
     ],
     "accepts_malformed_answers": [
         "malformed_answers_of_all_nodes_end_at_the_deadline", "vectors_that_end_at_another_node",
+        "vectors_of_64_bits_are_read_and_checked",
     ],
     "accepts_what_went_backwards": ["timestamp_that_is_not_above_the_last_is_an_error"],
     "joins_a_sent_request": ["call_joins_no_request_that_was_sent"],
@@ -49,4 +51,12 @@ MISTAKES: dict[str, list[str]] = {
     ],
     "falls_back_to_plain": ["plain_node_is_not_asked_over_https"],
     "reads_files_once": ["renewed_files_are_used_by_new_connections"],
+    "has_an_order_for_each_width": ["timestamps_of_both_widths_are_in_one_order"],
+    "shares_requests_between_widths": ["callers_of_different_widths_share_no_request"],
+    "asks_after_the_deadline": ["deadline_that_has_passed_sends_nothing"],
+    "counts_callers_that_have_left": ["callers_that_have_left_make_room_in_the_queue"],
+    "sends_no_ping": ["silent_connection_is_probed"],
+    "goes_back_to_a_failed_leader": ["leader_that_has_just_failed_is_not_asked_again_at_once"],
+    "takes_options_out_of_bounds": ["options_out_of_bounds_are_refused"],
+    "compares_with_later_answers": ["answers_of_two_requests_may_cross"],
 }  # fmt: skip

@@ -215,7 +215,7 @@ async fn timestamps(opened: &Opened, request: &Value) -> Answered {
     let (client, n) = (&opened.client, count(request, "n").unwrap());
     let deadline = millis(request, "timeout_ms").map(|timeout| Instant::now() + timeout);
     let failed = |error| Failure::of_client(&error);
-    if opened.is_u64 {
+    if text(request, "format").map_or(opened.is_u64, |format| format == "u64") {
         let called = match deadline {
             Some(deadline) => client.timestamps_u64_by(n, deadline).await,
             None => client.timestamps_u64(n).await,
