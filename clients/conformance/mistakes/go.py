@@ -17,7 +17,7 @@ _SERVER_NAME = "config.ServerName, _, _ = net.SplitHostPort(addr)"
 # For each mistake a file, a text that it has once, and the text in its place.
 EDITS: dict[str, list[Edit]] = {
     "ignores_deadlines": [
-        ("client.go", "	case <-ctx.Done():\n", ""),
+        ("client.go", "\tcase <-ctx.Done():\n", ""),
         ("client.go", "cmp.Or(c.ctx.Err(), ctx.Err()) != nil", "c.ctx.Err() != nil"),
     ],
     "retries_without_a_wait": [
@@ -26,8 +26,8 @@ EDITS: dict[str, list[Edit]] = {
     "gives_up_after_a_failure": [
         (
             "client.go",
-            "		c.fail(s.addr, got)\n		return nil\n",
-            "		c.fail(s.addr, got)\n		return &step{err: &NodeError{s.addr, got.err}}\n",
+            "\t\tc.fail(s.addr, got)\n\t\treturn nil\n",
+            "\t\tc.fail(s.addr, got)\n\t\treturn &step{err: &NodeError{s.addr, got.err}}\n",
         ),
     ],
     "repeats_what_was_refused": [
@@ -40,9 +40,9 @@ EDITS: dict[str, list[Edit]] = {
     "follows_urls": [
         (
             "protocol.go",
-            "	const letters",
-            '	addr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/")\n'
-            '	addr = addr[strings.Index(addr, "@")+1:]\n	const letters',
+            "\tconst letters",
+            '\taddr = strings.TrimSuffix(strings.TrimPrefix(addr, "http://"), "/")\n'
+            '\taddr = addr[strings.Index(addr, "@")+1:]\n\tconst letters',
         ),
     ],
     "waits_for_an_answer_for_ever": [
@@ -72,21 +72,21 @@ EDITS: dict[str, list[Edit]] = {
         _ASK_AHEAD,
         (
             "client.go",
-            "	delay                time",
-            "	left                 Range\n	delay time",
+            "\tdelay                time",
+            "\tleft                 Range\n\tdelay time",
         ),
         (
             "client.go",
-            "	b, offset, err := c.join(ctx, n, form)\n",
-            "	c.mu.Lock()\n	if left := c.left; left.Count >= n {\n"
-            "		c.left = Range{left.At(n), left.Count - n}\n		c.mu.Unlock()\n"
-            "		return left.First, nil\n	}\n	c.mu.Unlock()\n"
-            "	b, offset, err := c.join(ctx, n, form)\n",
+            "\tb, offset, err := c.join(ctx, n, form)\n",
+            "\tc.mu.Lock()\n\tif left := c.left; left.Count >= n {\n"
+            "\t\tc.left = Range{left.At(n), left.Count - n}\n\t\tc.mu.Unlock()\n"
+            "\t\treturn left.First, nil\n\t}\n\tc.mu.Unlock()\n"
+            "\tb, offset, err := c.join(ctx, n, form)\n",
         ),
         (
             "client.go",
-            "	if c.last = nil;",
-            "	c.left = Range{Range{got.first, n}.At(n), 64}\n	if c.last = nil;",
+            "\tif c.last = nil;",
+            "\tc.left = Range{Range{got.first, n}.At(n), 64}\n\tif c.last = nil;",
         ),
     ],
     "sends_a_request_for_each_caller": [
@@ -102,11 +102,11 @@ EDITS: dict[str, list[Edit]] = {
         (
             "node.go",
             _SERVER_NAME,
-            "roots := config.RootCAs\n		config.InsecureSkipVerify = true\n"
-            "		config.VerifyConnection = func(state tls.ConnectionState) error {\n"
-            "			options := x509.VerifyOptions{Roots: roots}\n"
-            "			_, err := state.PeerCertificates[0].Verify(options)\n"
-            "			return err\n		}",
+            "roots := config.RootCAs\n\t\tconfig.InsecureSkipVerify = true\n"
+            "\t\tconfig.VerifyConnection = func(state tls.ConnectionState) error {\n"
+            "\t\t\toptions := x509.VerifyOptions{Roots: roots}\n"
+            "\t\t\t_, err := state.PeerCertificates[0].Verify(options)\n"
+            "\t\t\treturn err\n\t\t}",
         ),
     ],
     "does_not_verify_certificates": [
@@ -131,7 +131,7 @@ EDITS: dict[str, list[Edit]] = {
         ("client.go", "c.newest[form] = b", 'c.newest[""] = b'),
     ],
     "counts_callers_that_have_left": [
-        ("client.go", "	if !b.isSent {\n", "	if b.count < 0 {\n"),
+        ("client.go", "\tif !b.isSent {\n", "\tif b.count < 0 {\n"),
     ],
     "sends_no_ping": [
         ("node.go", "SendPingTimeout: pingInterval, ", ""),

@@ -8,7 +8,6 @@ use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::reload::ReloadFailures;
-use crate::security::Security;
 use crate::tls_refusals::TlsRefusals;
 
 /// The statuses with a counter of their own. The last one counts all others.
@@ -51,7 +50,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>, security: &Security) -> Self {
+    pub(crate) fn new(
+        spans_lost: Option<Arc<AtomicU64>>,
+        tls_refusals: Arc<TlsRefusals>,
+        reload_failures: Arc<ReloadFailures>,
+    ) -> Self {
         Self {
             answers: Default::default(),
             requests: Default::default(),
@@ -62,9 +65,9 @@ impl Counters {
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
             failed_tasks: Arc::default(),
-            tls_refusals: security.refusals(),
+            tls_refusals,
             certificate_ends: AtomicU64::new(0),
-            reload_failures: security.reload_failures(),
+            reload_failures,
             spans_lost,
         }
     }

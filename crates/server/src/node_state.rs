@@ -121,7 +121,11 @@ impl NodeState {
             },
             timestamps: TimestampState { oracle, replica, followers },
             http: HttpState {
-                counters: Counters::new(options.spans_lost.clone(), security),
+                counters: Counters::new(
+                    options.spans_lost.clone(),
+                    security.refusals(),
+                    security.reload_failures(),
+                ),
                 memory: MemoryBudget::new(failures.clone()),
                 refusal_log: LogLimiter::default(),
                 connection_log: LogLimiter::default(),

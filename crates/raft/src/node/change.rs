@@ -101,8 +101,8 @@ impl ChangeProgress {
 }
 
 impl Node {
-    /// Proves that this node leads, as [`Node::ensure_linearizable`], and waits until the deadline for
-    /// a quorum.
+    /// Proves that this node leads, as [`Node::ensure_linearizable`], and waits until the deadline
+    /// for a quorum.
     pub(crate) async fn prove_until(&self, progress: &ChangeProgress) -> Result<u64, NodeError> {
         loop {
             let error = match self.ensure_linearizable(progress.remaining()).await {
