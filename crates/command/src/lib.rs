@@ -8,6 +8,7 @@ pub mod endpoints;
 pub mod exit;
 pub mod framing;
 pub mod input;
+pub mod json_line;
 pub mod library_errors;
 #[cfg(feature = "service")]
 pub mod local_nodes;
@@ -16,6 +17,7 @@ pub mod option_flags;
 pub mod output;
 pub mod progress;
 pub mod quantity;
+pub mod record_text;
 pub mod remedies;
 pub mod signals;
 mod stdout_at_start;
