@@ -1,6 +1,8 @@
 //! The code that the commands `esker`, `esker-bench` and `esker-lab` share: the command line,
 //! quantities, exit statuses, signals, input and output.
 
+#[cfg(feature = "service")]
+pub mod changed_cluster;
 pub mod choices;
 mod command_line;
 #[cfg(feature = "service")]
@@ -19,6 +21,8 @@ pub mod progress;
 pub mod quantity;
 pub mod record_text;
 pub mod remedies;
+#[cfg(feature = "service")]
+pub mod sequences;
 pub mod signals;
 mod stdout_at_start;
 #[cfg(feature = "service")]
