@@ -14,6 +14,7 @@ use crate::log_cmd::LogCommand;
 use esker_bench::machine::command::FloorArguments;
 
 use crate::manual::{CompletionsArguments, ManArguments};
+use crate::sequence_cmd::SequenceCommand;
 use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
 use crate::tour_cmd::TourArguments;
@@ -89,6 +90,9 @@ pub enum EskerCommand {
     Serve(Box<ServeArguments>),
     /// Ask for timestamps, decode one
     Ts(Box<TsArguments>),
+    /// Take numbers without gap or repeat; create, list and remove their sequences
+    #[command(subcommand)]
+    Sequence(SequenceCommand),
     /// Check whether a node of the timestamp service answers; for health checks
     Up(UpArguments),
     /// Look at a cluster of the timestamp service, and change it

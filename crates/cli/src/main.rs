@@ -12,6 +12,7 @@ mod directory_cmd;
 mod kv_cmd;
 mod log_cmd;
 mod manual;
+mod sequence_cmd;
 mod serve_cmd;
 mod snapshot_cmd;
 mod temporary_folder;
@@ -45,6 +46,7 @@ fn run(command: EskerCommand) -> Outcome {
         EskerCommand::Kv(command) => kv_cmd::run(command),
         EskerCommand::Serve(arguments) => serve_cmd::run(&arguments),
         EskerCommand::Ts(arguments) => ts_cmd::run(&arguments),
+        EskerCommand::Sequence(command) => sequence_cmd::run(command),
         EskerCommand::Up(arguments) => up_cmd::run(&arguments),
         EskerCommand::Cluster(command) => cluster_cmd::run(command),
         EskerCommand::Bench(BenchCommand::Floor(arguments)) => {

@@ -1,4 +1,5 @@
-//! Answers of `GET /timestamp`, and the step that follows from each. No I/O.
+//! Answers of `GET /timestamp`, and the step that follows from each; what answers of all requests
+//! have in common. No I/O.
 
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use crate::error::AttemptErrorKind;
 
 /// The header with the address of the leader.
 pub(crate) const LEADER_HEADER: HeaderName = HeaderName::from_static("esker-leader");
+/// The header with the reason of a 422.
+pub(crate) const REFUSAL_HEADER: HeaderName = HeaderName::from_static("esker-refusal");
 /// The length of the number of timestamps, which follows the first one.
 const COUNT_BYTES: usize = size_of::<u64>();
 /// The length of the longest range: the first timestamp and the number of timestamps.
@@ -23,18 +26,26 @@ const _: () = assert!(RANGE_BYTES_MAX == 24, "the length is part of the protocol
 
 /// The step that follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum NextStep {
-    /// Return these timestamps.
-    Return(Range),
-    /// Ask this node at once: it leads.
-    AskLeader(Address),
-    /// Ask another node.
-    AskAnother(AttemptErrorKind),
-    /// Ask the same node, after this time.
-    AskAgain(Duration),
-    /// Do not ask again.
-    Fail(AttemptErrorKind),
+pub(crate) enum NextStep<T> {
+    /// Return this, and do not ask again.
+    Return(T),
+    /// Ask again.
+    Retry(RetryStep),
 }
+
+/// The node to ask again, and when.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RetryStep {
+    /// Ask this node at once: it leads.
+    Leader(Address),
+    /// Ask another node.
+    AnotherNode(AttemptErrorKind),
+    /// Ask the same node, after this time.
+    SameNode(Duration),
+}
+
+/// The result of a request for timestamps; the error is that of a request which is refused again.
+pub(crate) type TimestampResult = Result<Range, AttemptErrorKind>;
 
 /// An answer as it was received.
 #[derive(Debug, Default)]
@@ -42,6 +53,8 @@ pub(crate) struct RawAnswer<'a> {
     pub(crate) status: u16,
     /// The header `Esker-Leader`.
     pub(crate) leader: Option<&'a str>,
+    /// The header `Esker-Refusal`.
+    pub(crate) refusal: Option<&'a str>,
     /// The header `Retry-After`.
     pub(crate) retry_after: Option<&'a str>,
     pub(crate) body: &'a [u8],
@@ -56,26 +69,41 @@ pub(crate) fn request_path(count: u32, width: TimestampWidth) -> String {
     format!("/timestamp?n={count}&format={format}")
 }
 
+impl<T> NextStep<T> {
+    /// Returns the step that follows from a malformed answer.
+    pub(crate) fn malformed(what: &'static str) -> Self {
+        Self::Retry(RetryStep::AnotherNode(AttemptErrorKind::Malformed(what)))
+    }
+}
+
 impl RawAnswer<'_> {
     /// Returns the next step of a request for `count` timestamps.
-    pub(crate) fn next_step(&self, count: u32, width: TimestampWidth) -> NextStep {
-        match (self.status, self.leader.and_then(Address::from_node)) {
-            (200, _) => match parse_range(self.body, count, width) {
-                Ok(range) => NextStep::Return(range),
-                Err(what) => NextStep::AskAnother(AttemptErrorKind::Malformed(what)),
+    pub(crate) fn next_step(&self, count: u32, width: TimestampWidth) -> NextStep<TimestampResult> {
+        match self.status {
+            200 => match parse_range(self.body, count, width) {
+                Ok(range) => NextStep::Return(Ok(range)),
+                Err(what) => NextStep::malformed(what),
             },
-            (409 | 307, Some(leader)) => NextStep::AskLeader(leader),
-            (409, None) => NextStep::AskAnother(AttemptErrorKind::NotLeader),
-            (400, _) => NextStep::Fail(self.status_error()),
-            (503, _) => {
-                let seconds = self.retry_after.and_then(|text| text.parse().ok()).unwrap_or(0);
-                NextStep::AskAgain(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
-            }
-            _ => NextStep::AskAnother(self.status_error()),
+            400 => NextStep::Return(Err(self.status_error())),
+            _ => NextStep::Retry(self.retry_step()),
         }
     }
 
-    fn status_error(&self) -> AttemptErrorKind {
+    /// Returns the step that follows from an answer which is no result.
+    pub(crate) fn retry_step(&self) -> RetryStep {
+        match (self.status, self.leader.and_then(Address::from_node)) {
+            (409 | 307, Some(leader)) => RetryStep::Leader(leader),
+            (409, None) => RetryStep::AnotherNode(AttemptErrorKind::NotLeader),
+            (503, _) => {
+                let seconds = self.retry_after.and_then(|text| text.parse().ok()).unwrap_or(0);
+                RetryStep::SameNode(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
+            }
+            _ => RetryStep::AnotherNode(self.status_error()),
+        }
+    }
+
+    /// Returns the status and the beginning of the body.
+    pub(crate) fn status_error(&self) -> AttemptErrorKind {
         let text = excerpt(self.body, ERROR_TEXT_CHARS_MAX);
         AttemptErrorKind::Status { status: self.status, text }
     }
@@ -207,6 +235,7 @@ mod tests {
         let received = RawAnswer {
             status: vector["status"].as_u64().unwrap().try_into().unwrap(),
             leader: vector["headers"]["esker-leader"].as_str(),
+            refusal: None,
             retry_after: vector["headers"]["retry-after"].as_str(),
             body: &body,
         };
@@ -216,21 +245,23 @@ mod tests {
         };
         let expected = &vector["then"];
         match received.next_step(vector["n"].as_u64().unwrap().try_into().unwrap(), width) {
-            NextStep::Return(range) => {
+            NextStep::Return(Ok(range)) => {
                 assert_eq!(expected, "timestamps", "{vector}");
                 assert_eq!(shown(range.first), vector["first"], "{vector}");
                 assert_eq!(shown(range.last().unwrap()), vector["last"], "{vector}");
             }
-            NextStep::AskLeader(leader) => {
+            NextStep::Retry(RetryStep::Leader(leader)) => {
                 assert_eq!(expected, "ask the leader", "{vector}");
                 assert_eq!(leader.as_str(), vector["leader"], "{vector}");
             }
-            NextStep::AskAnother(_) => assert_eq!(expected, "ask another node", "{vector}"),
-            NextStep::AskAgain(after) => {
+            NextStep::Retry(RetryStep::AnotherNode(_)) => {
+                assert_eq!(expected, "ask another node", "{vector}");
+            }
+            NextStep::Retry(RetryStep::SameNode(after)) => {
                 assert_eq!(expected, "ask again later", "{vector}");
                 assert_eq!(after.as_secs(), vector["seconds"].as_u64().unwrap(), "{vector}");
             }
-            NextStep::Fail(_) => assert_eq!(expected, "fail", "{vector}"),
+            NextStep::Return(Err(_)) => assert_eq!(expected, "fail", "{vector}"),
         }
     }
 
@@ -239,7 +270,9 @@ mod tests {
         let long = format!("a\nb{}", "x".repeat(9999));
         let received = RawAnswer { status: 418, body: long.as_bytes(), ..RawAnswer::default() };
         let step = received.next_step(1, TimestampWidth::Bits128);
-        let NextStep::AskAnother(AttemptErrorKind::Status { status: 418, text }) = step else {
+        let NextStep::Retry(RetryStep::AnotherNode(AttemptErrorKind::Status { status: 418, text })) =
+            step
+        else {
             panic!()
         };
         assert_eq!((text.len(), &text[..3]), (ERROR_TEXT_CHARS_MAX, "a b"));

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::error::Error;
 use crate::leader::{Leader, RequestResult};
 use crate::queue::{InFlightBatch, Queue, REQUEST_LANES};
+use crate::sequence_call::SequenceCalls;
 
 /// The most host names that are resolved, or files that are read, at a time. The system may take
 /// long for one.
@@ -17,6 +18,7 @@ const LOOKUPS_MAX: usize = 16;
 pub(crate) struct ClientState {
     pub(crate) queue: Queue,
     pub(crate) leader: Leader,
+    pub(crate) sequences: SequenceCalls,
 }
 
 /// Closes the queue when it is dropped, also by a panic: the callers get an error.
@@ -28,16 +30,17 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Starts the thread, which ends when the queue is closed. A runtime of the caller may lack timers,
-/// or may not be driven while a call waits; then neither answers nor deadlines would reach it.
-pub(crate) fn start(state: &Arc<ClientState>) -> Result<(), Error> {
+/// Starts the thread, which ends when the queue is closed, and returns its runtime. One of the
+/// caller may lack timers, or may not be driven while a call waits; then neither answers nor
+/// deadlines would reach it.
+pub(crate) fn start(state: &Arc<ClientState>) -> Result<Handle, Error> {
     let (started, starting) = std::sync::mpsc::sync_channel(1);
     let state = Arc::clone(state);
     let thread = std::thread::Builder::new().name("esker-client".into()).spawn(move || {
         let mut builder = Builder::new_current_thread();
         match builder.enable_all().max_blocking_threads(LOOKUPS_MAX).build() {
             Ok(runtime) => {
-                drop(started.send(Ok(())));
+                drop(started.send(Ok(runtime.handle().clone())));
                 serve(runtime, &state);
             }
             Err(error) => drop(started.send(Err(error))),
@@ -62,7 +65,7 @@ fn serve(runtime: Runtime, state: &Arc<ClientState>) {
 /// Sends one request after the other, until the queue is closed.
 async fn send_requests(state: Arc<ClientState>, lane: usize) {
     let state = CloseOnDrop(state);
-    let ClientState { queue, leader } = &*state.0;
+    let ClientState { queue, leader, .. } = &*state.0;
     while let Some(batch) = queue.take(lane).await {
         let result = request(leader, &batch).await;
         queue.finish(batch, result);
@@ -111,7 +114,8 @@ mod tests {
     fn state() -> Arc<ClientState> {
         let endpoint = Address::from_node("127.0.0.1:1").unwrap();
         let leader = Leader::new(Transport::Plain, vec![endpoint], None, Duration::from_secs(1));
-        Arc::new(ClientState { queue: Queue::new(9, 9), leader })
+        let sequences = SequenceCalls::new(9);
+        Arc::new(ClientState { queue: Queue::new(9, 9), leader, sequences })
     }
 
     /// Callers are not left waiting for ever.

@@ -8,18 +8,19 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::RETRY_AFTER;
 use hyper::http::response::Parts;
-use hyper::{Request, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::answer::{
-    ERROR_TEXT_CHARS_MAX, LEADER_HEADER, NextStep, RANGE_BYTES_MAX, RawAnswer, excerpt,
-    request_path,
+    ERROR_TEXT_CHARS_MAX, LEADER_HEADER, NextStep, RANGE_BYTES_MAX, REFUSAL_HEADER, RawAnswer,
+    TimestampResult, excerpt, request_path,
 };
 use crate::connection_error::{body_error, connection_error, with_port_advice};
-use crate::error::AttemptErrorKind;
+use crate::error::{AttemptError, AttemptErrorKind};
 use crate::members::Members;
+use crate::sequence_request::{SequenceRequest, SequenceStep};
 use crate::transport::{TlsFailure, Transport};
 
 /// The protocol's name in ALPN.
@@ -31,6 +32,8 @@ const MEMBERS_BYTES_MAX: usize = 1 << 20;
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
 /// The time that a request may take. A node answers within a second, also when it cannot serve.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The time that a request for numbers of a sequence may take: a quorum makes them durable.
+const SEQUENCE_ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time between two pings while a request waits, and the time that a ping may take.
 const PING_INTERVAL: Duration = Duration::from_millis(200);
 const PING_TIMEOUT: Duration = Duration::from_millis(300);
@@ -72,7 +75,7 @@ impl NodeConnection {
             // It ends with its last sender; what fails there fails the requests, too.
             tokio::spawn(async move { drop(connection.await) });
             let mut link = Self { serial, address, transport, sender, failure };
-            let answer = link.get("/members", MEMBERS_BYTES_MAX).await;
+            let answer = link.exchange(Method::GET, "/members", MEMBERS_BYTES_MAX).await;
             let (head, body) = answer.map_err(with_port_advice)?;
             // A node that waits for its cluster answers so.
             if head.status == StatusCode::SERVICE_UNAVAILABLE {
@@ -95,36 +98,56 @@ impl NodeConnection {
         self.sender.is_closed()
     }
 
+    /// Returns the error of an attempt over this connection.
+    pub(crate) fn failure(&self, kind: AttemptErrorKind) -> AttemptError {
+        AttemptError { address: self.address.to_string(), kind }
+    }
+
     /// Asks for `count` timestamps.
     pub(crate) async fn request_timestamps(
         &mut self,
         count: u32,
         width: TimestampWidth,
-    ) -> Result<NextStep, AttemptErrorKind> {
+    ) -> Result<NextStep<TimestampResult>, AttemptErrorKind> {
         let path = request_path(count, width);
-        let answered = timeout(ANSWER_TIMEOUT, self.get(&path, ANSWER_BYTES_MAX)).await;
-        let no_answer = AttemptErrorKind::NoAnswer { within: ANSWER_TIMEOUT };
-        let (head, body) = answered.unwrap_or(Err(no_answer)).map_err(|kind| match kind {
+        let (head, body) = self.ask(Method::GET, &path, ANSWER_TIMEOUT).await?;
+        Ok(raw_answer(&head, &body).next_step(count, width))
+    }
+
+    /// Asks for numbers of a sequence.
+    pub(crate) async fn request_numbers(
+        &mut self,
+        request: &SequenceRequest,
+    ) -> Result<SequenceStep, AttemptErrorKind> {
+        let asked = self.ask(Method::POST, &request.path(), SEQUENCE_ANSWER_TIMEOUT).await;
+        let (head, body) = asked?;
+        Ok(request.next_step(&raw_answer(&head, &body), &self.address))
+    }
+
+    /// Sends a request to a node that has answered before.
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        within: Duration,
+    ) -> Result<(Parts, Bytes), AttemptErrorKind> {
+        let answered = timeout(within, self.exchange(method, path, ANSWER_BYTES_MAX)).await;
+        let no_answer = AttemptErrorKind::NoAnswer { within };
+        answered.unwrap_or(Err(no_answer)).map_err(|kind| match kind {
             // It answered as a node when the connection was made.
             AttemptErrorKind::NotANode(why) => AttemptErrorKind::Connection(why),
             kind => kind,
-        })?;
-        let header = |name| head.headers.get(name)?.to_str().ok();
-        let answer = RawAnswer {
-            status: head.status.as_u16(),
-            leader: header(LEADER_HEADER),
-            retry_after: header(RETRY_AFTER),
-            body: &body,
-        };
-        Ok(answer.next_step(count, width))
+        })
     }
 
-    async fn get(
+    async fn exchange(
         &mut self,
+        method: Method,
         path: &str,
         bytes_max: usize,
     ) -> Result<(Parts, Bytes), AttemptErrorKind> {
-        let request = Request::get(self.transport.url(&self.address, path)).body(Empty::new());
+        let request = Request::builder().method(method);
+        let request = request.uri(self.transport.url(&self.address, path)).body(Empty::new());
         let request = request.map_err(|error| AttemptErrorKind::Connection(error.to_string()))?;
         let failed = |error| connection_error(&self.failure, &error);
         self.sender.ready().await.map_err(failed)?;
@@ -133,6 +156,17 @@ impl NodeConnection {
         let body = body.map_err(|error| body_error(&self.failure, &*error))?.to_bytes();
         debug_assert!(body.len() <= bytes_max, "answers are bounded");
         Ok((head, body))
+    }
+}
+
+fn raw_answer<'a>(head: &'a Parts, body: &'a [u8]) -> RawAnswer<'a> {
+    let header = |name| head.headers.get(name)?.to_str().ok();
+    RawAnswer {
+        status: head.status.as_u16(),
+        leader: header(LEADER_HEADER),
+        refusal: header(REFUSAL_HEADER),
+        retry_after: header(RETRY_AFTER),
+        body,
     }
 }
 

@@ -14,11 +14,13 @@ pub struct ClientStats {
     /// The number of timestamps in these answers, those of cancelled callers included.
     pub timestamps: u64,
     /// The number of attempts that failed and were followed by another one: to connect, or to get
-    /// timestamps.
+    /// timestamps or numbers.
     pub retries: u64,
     /// The number of connections that were made.
     pub connections: u64,
-    /// The number of times that timestamps came from another node than before.
+    /// The number of requests for numbers of sequences that were sent, repeated ones included.
+    pub sequence_requests: u64,
+    /// The number of times that timestamps or numbers came from another node than before.
     pub leader_changes: u64,
     /// The number of calls that ended with an error.
     pub failures: u64,
@@ -31,6 +33,7 @@ pub(crate) struct Counters {
     pub(crate) timestamps: AtomicU64,
     pub(crate) retries: AtomicU64,
     pub(crate) connections: AtomicU64,
+    pub(crate) sequence_requests: AtomicU64,
     pub(crate) leader_changes: AtomicU64,
     pub(crate) failures: AtomicU64,
 }
@@ -43,6 +46,7 @@ impl Counters {
             timestamps: self.timestamps.load(Relaxed),
             retries: self.retries.load(Relaxed),
             connections: self.connections.load(Relaxed),
+            sequence_requests: self.sequence_requests.load(Relaxed),
             leader_changes: self.leader_changes.load(Relaxed),
             failures: self.failures.load(Relaxed),
         }

@@ -224,6 +224,15 @@ impl fmt::Display for AttemptErrorKind {
 
 impl std::error::Error for AttemptError {}
 
+impl AttemptError {
+    /// Returns whether this failure says more than the last one. That another node leads says less
+    /// than what that node answered.
+    pub(crate) fn replaces(&self, last: Option<&Self>) -> bool {
+        self.kind != AttemptErrorKind::NotLeader
+            || last.is_none_or(|last| last.kind == AttemptErrorKind::NotLeader)
+    }
+}
+
 /// The error of a call of a node by a [`NodeCaller`](crate::NodeCaller).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {

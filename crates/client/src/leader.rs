@@ -1,18 +1,19 @@
 //! The connection to the leader, which all requests share, and its replacement when another node
 //! leads.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use esker_oracle::{Range, Timestamp, TimestampWidth};
 use parking_lot::Mutex;
 
 use crate::address::Address;
-use crate::answer::{ERROR_TEXT_CHARS_MAX, NextStep, excerpt};
+use crate::answer::{ERROR_TEXT_CHARS_MAX, NextStep, RetryStep, excerpt};
 use crate::connection::NodeConnection;
 use crate::counters::{Counters, add};
 use crate::error::{AttemptError, AttemptErrorKind, Error};
 use crate::route::Route;
+use crate::sequence_error::SequenceErrorKind;
+use crate::sequence_request::{CallProgress, SequenceRequest, SequenceResult};
 use crate::transport::Transport;
 
 /// The result of a request that is not to be repeated.
@@ -57,7 +58,7 @@ struct LeaderState {
     serial: u64,
     /// The cluster that the builder names, or that of the first node that was reached.
     cluster: Option<String>,
-    /// The last node that answered with timestamps.
+    /// The last node that answered as the leader.
     last_server: Option<Address>,
 }
 
@@ -95,32 +96,78 @@ impl Leader {
         // Read before the request is sent: later answers may be above this one.
         let highest = *self.highest.lock();
         add(&self.counters.requests, 1);
-        let step = connection.request_timestamps(count, width).await;
-        let failure = |kind| AttemptError { address: connection.address.to_string(), kind };
+        let step = match connection.request_timestamps(count, width).await {
+            Ok(NextStep::Return(Ok(range))) => {
+                return Some(self.accept(&connection, range, width, highest));
+            }
+            Ok(NextStep::Return(Err(kind))) => {
+                return Some(Err(Error::Refused(connection.failure(kind))));
+            }
+            Ok(NextStep::Retry(step)) => step,
+            Err(kind) => RetryStep::AnotherNode(kind),
+        };
+        self.prepare_retry(&connection, step).await;
+        None
+    }
+
+    /// Asks once for numbers of a sequence, and records whether that may have taken numbers. Sends
+    /// nothing if the call ended while the connection was made.
+    ///
+    /// # Errors
+    /// The failure, if there was one: ask again.
+    pub(crate) async fn ask_sequence(
+        &self,
+        request: &SequenceRequest,
+        progress: &CallProgress,
+    ) -> Result<SequenceResult, Option<AttemptError>> {
+        let mut connection = match self.connect().await {
+            Ok(Some(connection)) => connection,
+            Ok(None) => return Err(self.last_failure()),
+            Err(error) => return Ok(Err(SequenceErrorKind::Client(error))),
+        };
+        let Some(before) = progress.begin_attempt() else { return Err(None) };
+        add(&self.counters.sequence_requests, 1);
+        let step = match connection.request_numbers(request).await {
+            Ok(answer) => {
+                if !answer.may_have_taken {
+                    progress.take_back_attempt(before);
+                }
+                answer.step
+            }
+            Err(kind) => NextStep::Retry(RetryStep::AnotherNode(kind)),
+        };
         match step {
-            Ok(NextStep::Return(range)) => Some(self.accept(&connection, range, width, highest)),
-            Ok(NextStep::Fail(kind)) => Some(Err(Error::Refused(failure(kind)))),
-            Ok(NextStep::AskLeader(leader)) => {
-                self.record_failure(failure(AttemptErrorKind::NotLeader));
-                self.disconnect(&connection, Some(leader)).await;
-                None
+            NextStep::Return(result) => {
+                if result.is_ok() {
+                    self.record_success(&connection);
+                }
+                Ok(result)
             }
-            Ok(NextStep::AskAnother(kind)) | Err(kind) => {
-                self.record_failure(failure(kind));
-                self.disconnect(&connection, None).await;
-                None
-            }
-            Ok(NextStep::AskAgain(after)) => {
-                self.record_failure(failure(AttemptErrorKind::Overloaded));
+            NextStep::Retry(step) => Err(Some(self.prepare_retry(&connection, step).await)),
+        }
+    }
+
+    /// Prepares the next attempt, and returns the failure of the last one.
+    async fn prepare_retry(&self, connection: &NodeConnection, step: RetryStep) -> AttemptError {
+        let (kind, leader) = match step {
+            RetryStep::Leader(leader) => (AttemptErrorKind::NotLeader, Some(leader)),
+            RetryStep::AnotherNode(kind) => (kind, None),
+            RetryStep::SameNode(after) => {
+                let failure = connection.failure(AttemptErrorKind::Overloaded);
+                self.record_failure(failure.clone());
                 let delay = {
                     let route = &mut self.state.lock().await.route;
                     route.record_failure(connection.address.clone());
                     route.delay()
                 };
                 tokio::time::sleep(after + delay).await;
-                None
+                return failure;
             }
-        }
+        };
+        let failure = connection.failure(kind);
+        self.record_failure(failure.clone());
+        self.disconnect(connection, leader).await;
+        failure
     }
 
     /// Accepts timestamps above `highest`, the highest one when their request was sent.
@@ -149,27 +196,29 @@ impl Leader {
                 *now = Some(last);
             }
         }
-        *self.last_failure.lock() = None;
         add(&self.counters.batches, 1);
         add(&self.counters.timestamps, range.count.into());
-        // The request that has the lock may be connecting: these timestamps do not wait for it.
-        let Ok(mut state) = self.state.try_lock() else { return Ok(range) };
+        self.record_success(connection);
+        Ok(range)
+    }
+
+    /// Records that a node answered as the leader.
+    fn record_success(&self, connection: &NodeConnection) {
+        *self.last_failure.lock() = None;
+        // The request that has the lock may be connecting: this answer does not wait for it.
+        let Ok(mut state) = self.state.try_lock() else { return };
         state.route.record_success();
         if state.last_server.as_ref() != Some(&connection.address) {
             let is_change = state.last_server.replace(connection.address.clone()).is_some();
             add(&self.counters.leader_changes, is_change.into());
         }
-        Ok(range)
     }
 
-    /// Records the failure of an attempt. That another node leads says less than what that node
-    /// answered: it replaces no failure of another kind.
+    /// Records the failure of an attempt, if it says more than the last one.
     fn record_failure(&self, failure: AttemptError) {
-        self.counters.retries.fetch_add(1, Relaxed);
+        add(&self.counters.retries, 1);
         let mut last = self.last_failure.lock();
-        if failure.kind != AttemptErrorKind::NotLeader
-            || last.as_ref().is_none_or(|last| last.kind == AttemptErrorKind::NotLeader)
-        {
+        if failure.replaces(last.as_ref()) {
             *last = Some(failure);
         }
     }

@@ -23,6 +23,8 @@
 //! # }
 //! ```
 //!
+//! [`Client::sequence_next`] takes numbers of a sequence, without gap or repeat.
+//!
 //! [`NodeCaller`] asks single nodes, and has the leader make changes, as `esker cluster` does.
 //!
 //! The book has a guide for clients in any language, "Writing a client".
@@ -31,7 +33,8 @@
 //!
 //! For readers of the source: a call of a [`Client`] goes through `client`, `call` and `queue`,
 //! which batches the callers that wait. `client_thread` sends one request for each batch, over the
-//! connection that `leader` keeps. `answer`, `members` and `route` decide, without I/O.
+//! connection that `leader` keeps. `answer`, `members` and `route` decide, without I/O. A call for
+//! numbers of a sequence is a task of that thread: `sequence_call`, and `sequence_request` decides.
 //!
 //! `node_caller` sends single requests. It and `connection`, which is HTTP/2, take connections
 //! from `transport`: with TLS by the options of `tls_options`, or without. `connection_error` says
@@ -52,6 +55,9 @@ mod members;
 mod node_caller;
 mod queue;
 mod route;
+mod sequence_call;
+mod sequence_error;
+mod sequence_request;
 mod tls_error;
 mod tls_options;
 mod transport;
@@ -64,8 +70,11 @@ struct Guide;
 pub use client::{Client, ClientBuilder};
 pub use counters::ClientStats;
 pub use error::{AttemptError, AttemptErrorKind, CallError, Error};
-pub use esker_oracle::{Range, Timestamp};
+pub use esker_oracle::{
+    Range, SEQUENCE_COUNT_MAX, SEQUENCE_NUMBER_MAX, SequenceName, SequenceNameError, Timestamp,
+};
 pub use node_caller::{NodeAnswer, NodeCaller};
+pub use sequence_error::{SequenceError, SequenceErrorKind};
 pub use tls_error::TlsError;
 pub use tls_options::TlsOptions;
 pub use transport::NodeStream;

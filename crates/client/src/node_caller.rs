@@ -1,4 +1,4 @@
-//! Calls of single nodes over HTTP/1.1, and changes, which the leader makes.
+//! Calls of single nodes over HTTP/1.1, and requests that the leader alone executes.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -34,6 +34,8 @@ const TEXT_CHARS_MAX: usize = 1000;
 /// The path that every process answers, and its answer.
 const PROBE_PATH: &str = "/up";
 const PROBE_ANSWER: &[u8] = b"ok";
+/// The body of a change that has all in its path.
+const EMPTY_OBJECT: &[u8] = b"{}";
 
 const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
 
@@ -61,6 +63,25 @@ impl NodeAnswer {
     /// Returns the beginning of the body, for errors.
     fn excerpt(&self) -> String {
         excerpt(&self.body, TEXT_CHARS_MAX)
+    }
+}
+
+/// A request to one node, which is a change unless it is a GET.
+#[derive(Debug)]
+struct NodeRequest<'a> {
+    method: Method,
+    path: &'a str,
+    /// JSON; empty for a GET.
+    body: &'a [u8],
+}
+
+impl<'a> NodeRequest<'a> {
+    fn get(path: &'a str) -> Self {
+        Self { method: Method::GET, path, body: b"" }
+    }
+
+    fn is_change(&self) -> bool {
+        self.method != Method::GET
     }
 }
 
@@ -133,7 +154,7 @@ impl NodeCaller {
         path: &str,
         patience: Duration,
     ) -> Result<NodeAnswer, CallError> {
-        self.ask(address, path, None, patience).await
+        self.ask(address, &NodeRequest::get(path), patience).await
     }
 
     /// Has the leader make a change, whose body is JSON. The endpoints and `members` are asked for
@@ -159,6 +180,67 @@ impl NodeCaller {
         body: &[u8],
         patience: Duration,
     ) -> Result<NodeAnswer, CallError> {
+        let request = NodeRequest { method: Method::POST, path, body };
+        self.ask_leader(members, &request, patience).await
+    }
+
+    /// Has the leader make a change with `PUT`, as [`NodeCaller::change`] does with `POST`. The
+    /// body is an empty object.
+    ///
+    /// # Cancel safety
+    /// The leader may make the change although the future was dropped.
+    ///
+    /// # Errors
+    /// The errors of [`NodeCaller::change`].
+    pub async fn put(
+        &self,
+        members: &[String],
+        path: &str,
+        patience: Duration,
+    ) -> Result<NodeAnswer, CallError> {
+        let request = NodeRequest { method: Method::PUT, path, body: EMPTY_OBJECT };
+        self.ask_leader(members, &request, patience).await
+    }
+
+    /// Has the leader make a change with `DELETE`, as [`NodeCaller::change`] does with `POST`. The
+    /// body is an empty object.
+    ///
+    /// # Cancel safety
+    /// The leader may make the change although the future was dropped.
+    ///
+    /// # Errors
+    /// The errors of [`NodeCaller::change`].
+    pub async fn delete(
+        &self,
+        members: &[String],
+        path: &str,
+        patience: Duration,
+    ) -> Result<NodeAnswer, CallError> {
+        let request = NodeRequest { method: Method::DELETE, path, body: EMPTY_OBJECT };
+        self.ask_leader(members, &request, patience).await
+    }
+
+    /// Gets a path of the leader, which [`NodeCaller::change`] would have make a change. No token
+    /// is sent.
+    ///
+    /// # Errors
+    /// The errors of [`NodeCaller::change`].
+    pub async fn get_from_leader(
+        &self,
+        members: &[String],
+        path: &str,
+        patience: Duration,
+    ) -> Result<NodeAnswer, CallError> {
+        self.ask_leader(members, &NodeRequest::get(path), patience).await
+    }
+
+    /// Sends a request to the leader, once one node answers as such.
+    async fn ask_leader(
+        &self,
+        members: &[String],
+        request: &NodeRequest<'_>,
+        patience: Duration,
+    ) -> Result<NodeAnswer, CallError> {
         let deadline = Instant::now() + patience;
         let left = || deadline.saturating_duration_since(Instant::now());
         let nodes: Vec<_> = self.endpoints.iter().chain(members).cloned().collect();
@@ -176,7 +258,7 @@ impl NodeCaller {
             };
             search.end_probe(&address);
             let outcome = match probed {
-                Ok(()) if !left().is_zero() => self.send(&address, path, body, left()).await?,
+                Ok(()) if !left().is_zero() => self.send(&address, request, left()).await?,
                 Ok(()) => ChangeOutcome::Unreached(no_answer(&address, patience, false)),
                 Err(error) => ChangeOutcome::Unreached(error),
             };
@@ -215,15 +297,15 @@ impl NodeCaller {
         Err(CallError::new(address, kind, false))
     }
 
-    /// Sends a change to a node that answers. Fails if the node may have executed it.
+    /// Sends a request for the leader to a node that answers. Fails if the node may have executed
+    /// it.
     async fn send(
         &self,
         address: &str,
-        path: &str,
-        body: &[u8],
+        request: &NodeRequest<'_>,
         patience: Duration,
     ) -> Result<ChangeOutcome, CallError> {
-        let answer = match self.ask(address, path, Some(body), patience).await {
+        let answer = match self.ask(address, request, patience).await {
             Ok(answer) => answer,
             Err(error) if error.may_still_happen => return Err(error),
             Err(error) => return Ok(ChangeOutcome::Unreached(error)),
@@ -249,15 +331,14 @@ impl NodeCaller {
         }
     }
 
-    /// Asks one node. A request with a body is a change.
+    /// Asks one node.
     async fn ask(
         &self,
         address: &str,
-        path: &str,
-        body: Option<&[u8]>,
+        request: &NodeRequest<'_>,
         patience: Duration,
     ) -> Result<NodeAnswer, CallError> {
-        match timeout(patience, self.exchange(address, path, body)).await {
+        match timeout(patience, self.exchange(address, request)).await {
             Ok(answered) => answered,
             Err(_) => Err(no_answer(address, patience, true)),
         }
@@ -266,8 +347,7 @@ impl NodeCaller {
     async fn exchange(
         &self,
         address: &str,
-        path: &str,
-        body: Option<&[u8]>,
+        request: &NodeRequest<'_>,
     ) -> Result<NodeAnswer, CallError> {
         let stream = self.connect(address).await?;
         let failure = stream.failure();
@@ -278,7 +358,7 @@ impl NodeCaller {
         let failed = |error| call_error(with_port_advice(connection_error(&failure, &error)));
         let connection = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = connection.map_err(failed)?;
-        let request = self.request(address, path, body);
+        let request = self.encode(address, request);
         let request = request.map_err(|error| {
             CallError::new(address, AttemptErrorKind::Connection(with_sources(&error)), false)
         })?;
@@ -301,20 +381,20 @@ impl NodeCaller {
         }
     }
 
-    fn request(
+    fn encode(
         &self,
         address: &str,
-        path: &str,
-        body: Option<&[u8]>,
+        request: &NodeRequest<'_>,
     ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
-        let mut request = Request::builder().uri(path).header(HOST, address);
-        if body.is_some() {
-            request = request.method(Method::POST).header(CONTENT_TYPE, "application/json");
+        let NodeRequest { method, path, body } = request;
+        let mut encoded = Request::builder().method(method).uri(*path).header(HOST, address);
+        if request.is_change() {
+            encoded = encoded.header(CONTENT_TYPE, "application/json");
             if let Some(authorization) = &self.authorization {
-                request = request.header(AUTHORIZATION, authorization);
+                encoded = encoded.header(AUTHORIZATION, authorization);
             }
         }
-        request.body(Full::new(body.map_or_else(Bytes::new, Bytes::copy_from_slice)))
+        encoded.body(Full::new(Bytes::copy_from_slice(body)))
     }
 }
 

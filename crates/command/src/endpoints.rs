@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use esker_client::{
-    AttemptErrorKind, CallError, Client, ClientBuilder, Error, NodeAnswer, NodeCaller, TlsError,
-    TlsOptions,
+    AttemptErrorKind, CallError, Client, ClientBuilder, Error, NodeAnswer, NodeCaller,
+    SequenceError, SequenceErrorKind, TlsError, TlsOptions,
 };
 use esker_server::Members;
 use tokio::task::JoinSet;
@@ -118,6 +118,25 @@ pub fn client_failure(error: &Error) -> Failure {
         Error::NoSystemAuthorities(_) => Failure::usage(text + ": --ca"),
         Error::MixedSchemes | Error::InvalidEndpoint(_) | Error::UnusableFile { .. } => {
             Failure::usage(text)
+        }
+        _ => Failure::failed(text),
+    }
+}
+
+/// Returns the failure of a call for numbers of a sequence.
+pub fn sequence_failure(error: &SequenceError) -> Failure {
+    let text = match std::error::Error::source(error) {
+        Some(cause) => format!("{}: {}", error.kind, with_causes(cause)),
+        None => error.kind.to_string(),
+    };
+    match &error.kind {
+        SequenceErrorKind::Client(error) => client_failure(error),
+        SequenceErrorKind::Name(_) | SequenceErrorKind::Count(_) => Failure::usage(text),
+        SequenceErrorKind::NoSequence(_) => {
+            Failure::failed(text + "; `esker sequence create` makes one")
+        }
+        SequenceErrorKind::Deadline { last: Some(last) } => {
+            Failure::failed(text + advice(&last.kind))
         }
         _ => Failure::failed(text),
     }

@@ -86,6 +86,15 @@ pub fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
+/// Returns the text as one word of a shell.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:,@%+=-".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// Returns a time as in RFC 3339, in UTC, with milliseconds. Never fails: see [`time_in_nanos`].
 pub fn time(time: SystemTime) -> String {
     in_utc(time).to_rfc3339_opts(SecondsFormat::Millis, true)
@@ -162,6 +171,20 @@ mod tests {
         let most = seconds(i64::MAX as u64);
         for then in [epoch + most, epoch - most, epoch + Duration::from_millis(u64::MAX)] {
             assert!(time(then).ends_with('Z') && time_in_nanos(then).len() > 30);
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_shell_is_quoted_where_that_is_needed() {
+        for (text, word) in [
+            ("--key=0f", "--key=0f"),
+            ("http://[::1]:80", "'http://[::1]:80'"),
+            ("", "''"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(rm)", "'$(rm)'"),
+        ] {
+            assert_eq!(shell_word(text), word);
         }
     }
 

@@ -10,7 +10,8 @@ pub const SEQUENCE_NUMBER_MAX: u64 = (1 << 53) - 1;
 /// The most numbers of one request.
 pub const SEQUENCE_COUNT_MAX: u32 = 65_536;
 
-/// The name of a sequence: 1 to 64 bytes of `A-Z`, `a-z`, `0-9`, `.`, `_` and `-`.
+/// The name of a sequence: 1 to 64 letters, digits, dots, underscores and hyphens, of ASCII. The
+/// first is a letter or a digit: `..` in a path is another path.
 ///
 /// # Examples
 /// ```
@@ -45,7 +46,10 @@ pub struct SequenceNameError;
 
 impl fmt::Display for SequenceNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a sequence has 1 to 64 of A-Z, a-z, 0-9, `.`, `_` and `-`")
+        f.write_str(
+            "the name of a sequence has 1 to 64 letters, digits, dots, hyphens and underscores, \
+             and begins with a letter or a digit",
+        )
     }
 }
 
@@ -56,7 +60,8 @@ impl FromStr for SequenceName {
 
     fn from_str(text: &str) -> Result<Self, SequenceNameError> {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && text.bytes().all(is_allowed);
+        let has_begin = text.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
+        let is_name = has_begin && text.len() <= Self::BYTES_MAX && text.bytes().all(is_allowed);
         if is_name { Ok(Self(text.into())) } else { Err(SequenceNameError) }
     }
 }
@@ -68,12 +73,13 @@ mod tests {
     #[test]
     fn a_name_is_one_word_of_a_path() {
         let longest = "x".repeat(SequenceName::BYTES_MAX);
-        for name in ["a", "Z-9", "invoices.2026_de", "..", &longest] {
+        for name in ["a", "Z-9", "invoices.2026_de", "0..", &longest] {
             let parsed: Result<SequenceName, _> = name.parse();
             assert_eq!(parsed.as_ref().map(SequenceName::as_str), Ok(name));
         }
         let too_long = format!("{longest}x");
-        for name in ["", " ", "a b", "a/b", "a%20", "ä", "a\n", "a\0", &too_long] {
+        for name in ["", " ", "a b", "a/b", "a%20", "ä", "a\n", "a\0", "..", "-a", "_a", &too_long]
+        {
             assert_eq!(name.parse::<SequenceName>(), Err(SequenceNameError), "{name:?}");
         }
     }

@@ -20,14 +20,19 @@ use esker_command::endpoints::client_failure;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::print;
 
-/// Runs the benchmark on threads of its own.
+/// Runs the benchmark.
 pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
+    on_threads(async |latencies| measure(arguments, callers, latencies).await)
+}
+
+/// Runs callers on threads of their own, which record their latencies.
+pub fn on_threads(measure: impl AsyncFnOnce(PerThread) -> Outcome) -> Outcome {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let latencies = PerThread::new(threads);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.enable_all().worker_threads(threads).build();
     let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
-    runtime.block_on(measure(arguments, callers, latencies))
+    runtime.block_on(measure(latencies))
 }
 
 async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThread) -> Outcome {
@@ -38,7 +43,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     resources::reset_peak();
     let (before, snapshot, begun) = (client.stats(), Snapshot::now(), Instant::now());
     let budget = CallBudget::of_memory();
-    let ended = ended_callers(arguments, callers, |stop| Caller {
+    let caller = |stop| Caller {
         client: client.clone(),
         n: arguments.n,
         width: arguments.format().width,
@@ -47,8 +52,8 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
         latencies: latencies.clone(),
         calls: Recorder::new(&budget),
         failed: BTreeMap::new(),
-    })
-    .await?;
+    };
+    let ended = run_callers(arguments.seconds, callers, |stop| caller(stop).run()).await?;
     let time = begun.elapsed();
     let mut used = snapshot.used();
     used.resident = resources::peak();
@@ -99,15 +104,18 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     print(&checked.text()).and(checked.outcome())
 }
 
-/// Starts the callers, and waits until they have made calls for the given time.
-async fn ended_callers(
-    arguments: &TsBenchArguments,
+/// Runs callers until they have made calls for the given time, and returns what each returned.
+pub async fn run_callers<F>(
+    seconds: f64,
     count: u32,
-    caller: impl Fn(Arc<AtomicBool>) -> Caller,
-) -> Outcome<Vec<Caller>> {
+    caller: impl Fn(Arc<AtomicBool>) -> F,
+) -> Outcome<Vec<F::Output>>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
     let stop = Arc::new(AtomicBool::new(false));
-    let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(caller(Arc::clone(&stop)).run())).collect();
-    tokio::time::sleep(Duration::from_secs_f64(arguments.seconds)).await;
+    let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(caller(Arc::clone(&stop)))).collect();
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
     stop.store(true, Relaxed);
     let mut ended = Vec::with_capacity(tasks.len());
     for task in tasks {

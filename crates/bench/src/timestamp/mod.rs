@@ -2,8 +2,8 @@
 //!
 //! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols,
 //! `answer_format` is what they ask for, and `tally` is what each of them saw. `floor` is the same
-//! HTTP server without a cluster behind it. `callers` share one client of the Rust crate.
-//! `failover` kills leaders.
+//! HTTP server without a cluster behind it. `client_callers` share one client of the Rust crate;
+//! `sequence_callers` take numbers of a sequence with it. `failover` kills leaders.
 
 mod answer_format;
 mod client_callers;
@@ -14,6 +14,8 @@ mod http3;
 mod http_floor;
 mod load;
 mod multiplexed;
+mod number_set;
+mod sequence_callers;
 mod tally;
 mod timestamp_arguments;
 
@@ -38,6 +40,9 @@ const FLOOR_SECONDS_MAX: f64 = 2.0;
 /// Runs `esker-bench ts`.
 pub fn run(arguments: &TsBenchArguments) -> Outcome {
     arguments.check()?;
+    if let Some(sequence) = &arguments.sequence {
+        return sequence_callers::run(arguments, sequence);
+    }
     if let Some(callers) = arguments.callers {
         return client_callers::run(arguments, callers);
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use esker_client::{ClientBuilder, NodeCaller};
+use esker_client::{ClientBuilder, NodeCaller, SequenceName};
 use esker_oracle::TimestampWidth;
 
 use crate::timestamp::answer_format::AnswerFormat;
@@ -12,6 +12,7 @@ use esker_command::endpoints::Endpoints;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::quantity::{seconds, timeout};
 use esker_command::tls_flags::TlsFlags;
+use esker_command::token_file::TokenFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,6 +33,9 @@ Examples:
 
   # 1,000 tasks that share one client of the Rust crate
   esker-bench ts --callers 1000
+
+  # 64 tasks that take numbers of a sequence, each durable on a majority
+  esker-bench ts --sequence orders --callers 64
 
   # How long a cluster of three is without timestamps when its leader is
   # killed
@@ -102,6 +106,12 @@ pub struct TsBenchArguments {
     /// Callers that share one client of the Rust crate, each with one call at a time
     #[arg(long, value_name = "N", conflicts_with_all = ["protocol", "connections", "streams", "format", "rate", "failover"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub callers: Option<u32>,
+    /// Have the callers, 64 by default, take numbers of this sequence, which is created if there is
+    /// none; no other client may use it meanwhile
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["protocol", "connections", "streams", "format", "u64", "rate", "failover"])]
+    pub sequence: Option<SequenceName>,
+    #[command(flatten)]
+    token: TokenFile,
     /// Requests a second, in all, at their times; otherwise each follows the answer of the last
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,
@@ -153,6 +163,11 @@ impl TsBenchArguments {
             Protocol::H3 => self.endpoints.caller_beside_http3(),
             _ => self.endpoints.caller(),
         }
+    }
+
+    /// The caller of the members, with the token for changes.
+    pub fn admin_caller(&self) -> Outcome<NodeCaller> {
+        self.token.apply(self.endpoints.caller()?)
     }
 
     /// The builder of a client of the members.

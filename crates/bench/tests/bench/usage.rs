@@ -15,6 +15,18 @@ fn callers_use_http_1() {
     run(command(&["ts", "--callers", "5", "--protocol", "h2c"]), b"").exits(2);
 }
 
+/// A sequence has neither a width nor a format, and only the client of the Rust crate takes its
+/// numbers.
+#[test]
+fn flags_that_say_nothing_of_sequences_are_refused() {
+    for flags in [&["--protocol", "h2c"][..], &["--connections", "5"], &["--u64"], &["--rate", "9"]]
+    {
+        let words = [&["ts", "--sequence", "orders"][..], flags].concat();
+        run(command(&words), b"").exits(2);
+    }
+    run(command(&["ts", "--sequence", "or/ders"]), b"").exits(2).says(&["--sequence", "hyphens"]);
+}
+
 /// `--help` of every benchmark ends with examples that name the command itself.
 #[test]
 fn every_benchmark_has_examples() {

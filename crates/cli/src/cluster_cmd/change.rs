@@ -9,38 +9,21 @@ use esker_server::{
     RemoveNodeRequest, TransferRequest, TransferResponse, is_address,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::clocks;
-use esker_command::endpoints::{Endpoints, call_failure, members};
+use esker_command::changed_cluster::{
+    CHANGE_TIMEOUT, ChangedCluster, addresses, check_made, decode,
+};
+use esker_command::endpoints::members;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output::{escaped, print};
 use esker_command::quantity::number;
-use esker_command::token_file::TokenFile;
-
-/// How long a change may take.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a command waits before it asks the endpoints again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long a node is asked who it is.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The nodes of a command that changes their cluster.
-#[derive(Debug, Args)]
-pub struct ChangedCluster {
-    #[command(flatten)]
-    endpoints: Endpoints,
-    #[command(flatten)]
-    token: TokenFile,
-}
-
-impl ChangedCluster {
-    fn caller(&self) -> Outcome<NodeCaller> {
-        self.token.apply(self.endpoints.caller()?)
-    }
-}
 
 const TRANSFER: &str = "\
 Examples:
@@ -132,7 +115,7 @@ pub async fn transfer(arguments: &TransferArguments) -> Outcome {
     let members = members(&caller).await?;
     let wanted = TransferRequest { cluster: members.cluster.clone(), node: arguments.to };
     let answer = change(&caller, &members, "/cluster/transfer", &wanted, CHANGE_TIMEOUT).await?;
-    let TransferResponse { node } = read(&answer)?;
+    let TransferResponse { node } = decode(&answer)?;
     print(&format!("node {node} leads\n"))
 }
 
@@ -216,7 +199,7 @@ pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     let left = CHANGE_TIMEOUT.saturating_sub(begun.elapsed());
     let wanted = FollowClockRequest { cluster: members.cluster.clone() };
     let answer = change(&caller, &members, "/cluster/follow-clock", &wanted, left).await?;
-    let FollowClockResponse { epoch } = read(&answer)?;
+    let FollowClockResponse { epoch } = decode(&answer)?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }
 
@@ -229,22 +212,6 @@ async fn change(
     patience: Duration,
 ) -> Outcome<NodeAnswer> {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
-    let others: Vec<_> = members.members.iter().map(|member| member.addr.clone()).collect();
-    let answer = caller.change(&others, path, &body, patience).await.map_err(|error| {
-        let failure = call_failure(&error);
-        match error.may_still_happen {
-            true => failure.or_else("the change may still be made: look at `esker cluster status`"),
-            false => failure,
-        }
-    })?;
-    match answer.status {
-        200..300 => Ok(answer),
-        _ => Err(Failure::failed(escaped(&answer.text()))),
-    }
-}
-
-/// Decodes the leader's answer.
-fn read<T: DeserializeOwned>(answer: &NodeAnswer) -> Outcome<T> {
-    serde_json::from_slice(&answer.body)
-        .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))
+    let answered = caller.change(&addresses(members), path, &body, patience).await;
+    check_made(answered, "esker cluster status")
 }

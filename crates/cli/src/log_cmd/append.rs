@@ -15,12 +15,12 @@ use clap::Args;
 use esker_log::{Append, Error, Log, Retention, Seq, SeqRange, Start, Ticket, WriteError};
 use indicatif::ProgressBar;
 
-use super::json_line::{self, JsonLine};
 use super::summary::Summary;
 use esker_command::choices::ReadableBy;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::framing::{BadFraming, Framer, Framing};
 use esker_command::input::{EndOfInput, Event, Input};
+use esker_command::json_line::{self, JsonLine};
 use esker_command::library_errors::with_causes;
 use esker_command::log_options::{self, RetentionArguments, WritingArguments};
 use esker_command::progress;

@@ -2,10 +2,8 @@
 
 mod append;
 mod cat;
-mod json_line;
 mod offsets;
 mod range;
-mod record_text;
 mod salvage;
 mod summary;
 mod truncate;

@@ -7,10 +7,10 @@ use clap::Args;
 use esker_log::{ReadOptions, RepairError, Salvage, Salvaged, SeqRange};
 
 use super::range::{Range, Take};
-use super::record_text::RecordText;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::framing::Framing;
 use esker_command::output;
+use esker_command::record_text::RecordText;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -51,6 +51,10 @@ fn answer(own: &str, path: &str) -> (&'static str, String) {
             });
             ("200 OK", status.to_string())
         }
+        "/sequences" => {
+            let listed = serde_json::json!({"sequences": [{"name": CLEAR, "next": 1}]});
+            ("200 OK", listed.to_string())
+        }
         "/cluster/add" => ("200 OK", String::new()),
         "/cluster/transfer" => ("401 Unauthorized", CLEAR.into()),
         "/cluster/remove" => ("500 Internal Server Error", CLEAR.into()),
@@ -70,6 +74,9 @@ fn text_of_a_node_does_not_control_the_terminal() {
         (&["cluster", "follow-clock", "--force"], 1, true),
         (&["cluster", "add", "--node-id", "2"], 0, true),
         (&["ts", "--timeout", "300ms"], 1, false),
+        (&["sequence", "list"], 0, true),
+        (&["sequence", "create", "a"], 1, true),
+        (&["sequence", "next", "a", "--timeout", "300ms"], 1, false),
     ] {
         let ended = run(command(&[words, &["--endpoint", &endpoint]].concat()), b"");
         let ended = ended.exits(status);

@@ -19,6 +19,9 @@ mod output;
 mod packaged;
 #[cfg(feature = "profile")]
 mod profile;
+mod scripted_node;
+mod sequence_commands;
+mod sequences;
 mod settings;
 mod signals;
 #[cfg(feature = "otlp")]

@@ -15,7 +15,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -124,14 +124,25 @@ impl Issuer {
     }
 }
 
+/// A request for numbers of a sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceQuery {
+    pub name: String,
+    pub count: u32,
+    pub key: String,
+}
+
 type Replying = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type Script = dyn Fn(u32) -> Replying + Send + Sync;
+type SequenceScript = dyn Fn(SequenceQuery) -> Replying + Send + Sync;
 
 struct State {
     script: Mutex<Arc<Script>>,
     members: Mutex<Reply>,
     /// The counts and widths of the requests for timestamps.
     asked: Mutex<Vec<(u32, TimestampWidth)>>,
+    sequence_script: Mutex<Arc<SequenceScript>>,
+    sequence_queries: Mutex<Vec<SequenceQuery>>,
     connections: AtomicUsize,
 }
 
@@ -158,10 +169,14 @@ impl Fake {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let script: Arc<Script> = Arc::new(move |count| Box::pin(script(count)));
+        let no_sequences: Arc<SequenceScript> =
+            Arc::new(|query| -> Replying { panic!("{query:?}") });
         let state = Arc::new(State {
             script: Mutex::new(script),
             members: Mutex::new(members(None, &[&address.to_string()], CLUSTER)),
             asked: Mutex::default(),
+            sequence_script: Mutex::new(no_sequences),
+            sequence_queries: Mutex::default(),
             connections: AtomicUsize::new(0),
         });
         let (frozen, freezing) = watch::channel(false);
@@ -192,6 +207,19 @@ impl Fake {
             let reply = script(count);
             Box::pin(std::future::ready(reply))
         });
+    }
+
+    /// From now on it answers requests for numbers of sequences with this.
+    pub fn answers_sequences<F: Future<Output = Reply> + Send + 'static>(
+        &self,
+        script: impl Fn(SequenceQuery) -> F + Send + Sync + 'static,
+    ) {
+        *self.state.sequence_script.lock() = Arc::new(move |query| Box::pin(script(query)));
+    }
+
+    /// The requests for numbers of sequences that it got.
+    pub fn sequence_queries(&self) -> Vec<SequenceQuery> {
+        self.state.sequence_queries.lock().clone()
     }
 
     pub fn members(&self, reply: Reply) {
@@ -288,7 +316,13 @@ async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Byte
             }
             reply
         }
-        path => panic!("{path}"),
+        path => {
+            let name = path.strip_prefix("/sequence/").unwrap();
+            let query = parse_sequence_query(request.method(), name, uri.query().unwrap());
+            state.sequence_queries.lock().push(query.clone());
+            let replying = (state.sequence_script.lock().clone())(query);
+            replying.await
+        }
     };
     let mut answer = Response::builder().status(reply.status);
     for (name, value) in reply.headers {
@@ -306,6 +340,12 @@ fn parse_query(query: &str) -> (u32, TimestampWidth) {
         other => panic!("{other}"),
     };
     (count.parse().unwrap(), width)
+}
+
+fn parse_sequence_query(method: &Method, name: &str, query: &str) -> SequenceQuery {
+    assert_eq!(method, Method::POST);
+    let (count, key) = query.strip_prefix("n=").unwrap().split_once("&key=").unwrap();
+    SequenceQuery { name: name.into(), count: count.parse().unwrap(), key: key.into() }
 }
 
 fn encode_range(range: Range, width: TimestampWidth) -> Vec<u8> {

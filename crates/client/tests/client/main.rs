@@ -11,6 +11,7 @@ mod node_caller;
 mod order;
 mod queue;
 mod runtimes;
+mod sequences;
 mod sharing;
 mod tls;
 mod widths;

@@ -96,6 +96,32 @@ async fn leader_gets_a_change_with_its_token_over_tls() {
     assert!(!at_follower.lock().iter().any(with_token), "what only reads needs no token");
 }
 
+/// Changes of all methods have the token and JSON; what is only read has neither.
+#[tokio::test]
+async fn leader_gets_requests_of_each_method() {
+    let (leader, at_leader) = node(Reply::new(200, "done")).await;
+    let (follower, at_follower) = node(Reply::not_leader(&leader)).await;
+    let caller = NodeCaller::new([&follower], None).unwrap().token(TOKEN).unwrap();
+    let put = caller.put(&[], "/sequence/a", TEST_TIMEOUT).await.unwrap();
+    let deleted = caller.delete(&[], "/sequence/a", TEST_TIMEOUT).await.unwrap();
+    let read = caller.get_from_leader(&[], "/sequences", TEST_TIMEOUT).await.unwrap();
+    assert_eq!([put.status, deleted.status, read.status], [200; 3]);
+    let token = || Some(format!("Bearer {TOKEN}"));
+    let sent = |method: &str, path: &str, token, body: &str| {
+        (method.to_owned(), path.to_owned(), token, body.to_owned())
+    };
+    let expected = [
+        sent("PUT", "/sequence/a", token(), "{}"),
+        sent("DELETE", "/sequence/a", token(), "{}"),
+        sent("GET", "/sequences", None, ""),
+    ];
+    for seen in [at_follower, at_leader] {
+        let seen = seen.lock();
+        let requests: Vec<_> = seen.iter().filter(|(_, path, ..)| path != "/up").collect();
+        assert_eq!(requests, expected.iter().collect::<Vec<_>>());
+    }
+}
+
 /// Another try would be denied, too, and may lock an operator out.
 #[tokio::test]
 async fn change_that_is_denied_is_not_repeated() {

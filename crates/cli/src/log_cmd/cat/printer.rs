@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use esker_log::{Batch, Error, LogError, LogStream, ReadError, Record, Seq};
 
 use crate::log_cmd::range::{Range, Take};
-use crate::log_cmd::record_text::RecordText;
 use esker_command::exit::complain;
 use esker_command::framing::Framing;
 use esker_command::output;
+use esker_command::record_text::RecordText;
 
 /// Why printing ended before the durable watermark.
 pub enum End {

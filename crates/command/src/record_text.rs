@@ -4,17 +4,21 @@ use std::io::{self, Write};
 
 use esker_log::{Position, Seq};
 
-use esker_command::framing::Framing;
-use esker_command::output;
+use crate::framing::Framing;
+use crate::output;
 
 /// A record, with what is known of it.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordText<'a> {
+    /// The number of the record.
     pub seq: Seq,
+    /// The number of the record before it.
     pub prev: Option<Seq>,
+    /// The place in the whole log.
     pub position: Option<Position>,
     /// The time of its commit as text; empty if it is not known.
     pub time: &'a str,
+    /// The payload.
     pub payload: &'a [u8],
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use esker_log::{Seq, SeqRange};
 use serde::Deserialize;
 
-use esker_command::output;
+use crate::output;
 
 /// The longest line of a record of so many bytes: each may become six, and the fields around it.
 pub fn limit(record_limit: u32) -> u32 {
@@ -15,15 +15,18 @@ pub fn limit(record_limit: u32) -> u32 {
 /// A record of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonLine {
+    /// The payload.
     pub payload: Vec<u8>,
-    /// The number of the record, and the one before it, where the line has them.
+    /// The number of the record, where the line has it.
     pub seq: Option<Seq>,
+    /// The number of the record before it, where the line has that.
     pub prev: Option<Seq>,
 }
 
 /// The place of a record that keeps its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeqPlace {
+    /// The number.
     pub seq: Seq,
     /// The record that it is appended after.
     pub prev: Seq,
