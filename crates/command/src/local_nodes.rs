@@ -157,8 +157,19 @@ impl LocalNodes {
         self.at(number, 0)
     }
 
-    /// The number of the leader, as node 1 knows it.
+    /// The number of the leader, as node 1 knows it. Waits for one: on a busy machine an election
+    /// may be under way.
     pub async fn leader(&self) -> Outcome<u16> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            match self.known_leader().await {
+                Err(_) if Instant::now() < deadline => tokio::time::sleep(CHECK_INTERVAL).await,
+                found => return found,
+            }
+        }
+    }
+
+    async fn known_leader(&self) -> Outcome<u16> {
         let answer = ask(&self.address(1), "/members", None, STATUS_CALL_TIMEOUT).await;
         let answer = answer.map_err(|error| Failure::failed(with_causes(&error)))?;
         let members = serde_json::from_slice::<Members>(&answer.body).ok();

@@ -24,7 +24,8 @@ fn flags_that_say_nothing_of_sequences_are_refused() {
         let words = [&["ts", "--sequence", "orders"][..], flags].concat();
         run(command(&words), b"").exits(2);
     }
-    run(command(&["ts", "--sequence", "or/ders"]), b"").exits(2).says(&["--sequence", "hyphens"]);
+    let refused = run(command(&["ts", "--sequence", "or/ders"]), b"").exits(2);
+    assert!(refused.err.contains("hyphens"), "{}", refused.err);
 }
 
 /// `--help` of every benchmark ends with examples that name the command itself.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_oracle::OracleOptions;
 
-use crate::clients::{Cluster, TEST_TIMEOUT};
+use crate::clients::{Cluster, SLOW_ROUND_TRIP, TEST_TIMEOUT};
 
 /// The disks of both followers freeze. Proofs need no disk, so that the leader leads, and no epoch
 /// is committed. The first advance was late, and counted; openraft refused the next ones at once,
@@ -14,7 +14,7 @@ use crate::clients::{Cluster, TEST_TIMEOUT};
 async fn advances_that_frozen_followers_do_not_commit_are_counted() {
     let mut options = OracleOptions::default();
     (options.patience, options.failed_advances) = (Duration::from_millis(50), 3);
-    let cluster = Cluster::with_nodes(3, options).await;
+    let cluster = Cluster::with_nodes_at(SLOW_ROUND_TRIP, 3, options).await;
     let last = cluster.timestamp(1).await;
     let oracle = cluster.oracle(1);
     let before = oracle.stats().failed_advances;
