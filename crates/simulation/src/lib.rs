@@ -22,8 +22,12 @@ mod clients;
 mod faults;
 mod machine;
 mod network;
+mod options;
+mod outcome;
 mod run;
 mod sequence_callers;
 mod trace;
 
-pub use run::{ClockFaults, Failure, LeaseMode, Options, Outcome, run};
+pub use options::{ClockFaults, LeaseMode, Options};
+pub use outcome::{Failure, Outcome};
+pub use run::run;

@@ -1,20 +1,22 @@
-//! A run: a cluster, its clients and its faults, from a seed.
+//! A run: a cluster and its clients, from a seed.
 
-use std::fmt;
+mod injection;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::sim::Persist;
-use esker_oracle::history::{Violation, check, in_milliseconds};
+use esker_oracle::history::{check, in_milliseconds};
 use esker_oracle::{LeaseReads, OracleState};
 use esker_raft::NodeError;
 use esker_testkit::{SplitMix64, mix};
 use parking_lot::Mutex;
 
 use crate::clients::Clients;
-use crate::faults::{Fault, ROUGH_CONDITIONS, failing_disk, power_cut_during};
+use crate::faults::Fault;
 use crate::machine::{ExitCause, Machine};
 use crate::network::{LinkConditions, Network};
+use crate::options::{ClockFaults, LeaseMode, Options};
+use crate::outcome::{Failure, Outcome};
 use crate::sequence_callers::SequenceCallers;
 use crate::trace::Trace;
 
@@ -28,134 +30,6 @@ const REPLICATION_TIMEOUT_MS: u64 = 3_000;
 /// The earliest epoch that no run may reach, in nanoseconds: 2201. Epochs follow no clock beyond
 /// 2200, and rise on in real time where they are.
 const EPOCH_LIMIT_NS: u64 = 231 * 31_557_600 * 1_000_000_000;
-
-/// The mode of reads under a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LeaseMode {
-    /// Reads under a lease are never on.
-    Off,
-    /// Reads under a lease are on from the start.
-    On,
-    /// Reads under a lease are switched on and off during the run.
-    Switched,
-}
-
-/// The range of faults of wall clocks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClockFaults {
-    /// Clocks step by an hour at most.
-    Hours,
-    /// Clocks are set to any time from 1960 to 2600, also before the cluster has its first epoch.
-    Centuries,
-}
-
-/// The options of a run.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The seed, which determines all events.
-    pub seed: u64,
-    /// The number of nodes, 2 to 9.
-    pub nodes: u64,
-    /// The time in which faults happen, in milliseconds; 0 for no faults.
-    pub faults_ms: u64,
-    /// The time without faults before that, in milliseconds.
-    pub calm_ms: u64,
-    /// The mode of reads under a lease.
-    pub leases: LeaseMode,
-    /// The range of faults of wall clocks.
-    pub clocks: ClockFaults,
-    /// Set to have callers that take numbers of a sequence, too. Without them the events of a seed
-    /// are others.
-    pub sequences: bool,
-    /// Set to keep the lines of the trace.
-    pub keeps_trace: bool,
-}
-
-impl Options {
-    /// The options of a run of three or five nodes with 20 s of faults, with leases off, on or
-    /// switched.
-    pub fn from_seed(seed: u64) -> Self {
-        let mut random = SplitMix64::new(mix(seed, 0));
-        Self {
-            seed,
-            nodes: random.pick(&[3, 3, 3, 5]),
-            faults_ms: 20_000,
-            calm_ms: 1_000,
-            leases: random.pick(&[LeaseMode::Off, LeaseMode::On, LeaseMode::Switched]),
-            clocks: ClockFaults::Hours,
-            sequences: false,
-            keeps_trace: false,
-        }
-    }
-}
-
-/// The outcome of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// Simulated milliseconds.
-    pub simulated_ms: u64,
-    /// Calls that got timestamps, and calls that were refused.
-    pub answered: u64,
-    /// Calls that were refused.
-    pub refused: u64,
-    /// Requests for numbers of a sequence that were answered.
-    pub numbered: u64,
-    /// The time from the last fault to the first timestamps, in milliseconds.
-    pub recovery_ms: u64,
-    /// The last term.
-    pub term: u64,
-    /// Faults that happened.
-    pub faults: u64,
-    /// Events in the trace, and its fingerprint.
-    pub events: u64,
-    /// The fingerprint of all events: two runs with the same seed have the same.
-    pub fingerprint: u64,
-}
-
-/// A violation that a run found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The history of the clients is not that of one oracle.
-    History(Violation),
-    /// No timestamps came for this time without faults, in milliseconds.
-    NoTimestamps(u64),
-    /// The numbers of the sequence have a gap or a repeat, or a request is not answered.
-    Sequence(String),
-    /// Replicas that applied the same entries differ.
-    Replicas(String),
-    /// A node had a lease in a term after another one had led in a later term.
-    TwoLeaders {
-        /// The node with the lease, and its term.
-        node: u64,
-        /// The term of its lease.
-        term: u64,
-        /// The later term.
-        later: u64,
-    },
-    /// The epoch is higher than any clock may bring it.
-    EpochTooHigh(u64),
-    /// The cluster did not start.
-    NotStarted(String),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::History(violation) => violation.fmt(f),
-            Self::NoTimestamps(ms) => write!(f, "no timestamps for {ms} ms without faults"),
-            Self::Sequence(what) => write!(f, "the sequence is broken: {what}"),
-            Self::Replicas(what) => write!(f, "replicas differ: {what}"),
-            Self::TwoLeaders { node, term, later } => {
-                write!(f, "node {node} had a lease in term {term} when a node had led in {later}")
-            }
-            Self::EpochTooHigh(epoch) => write!(f, "the epoch {epoch} is after 2200"),
-            Self::NotStarted(why) => write!(f, "the cluster did not start: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// Runs a simulation.
 ///
@@ -389,171 +263,6 @@ impl Cluster {
                 });
             }
         }
-    }
-
-    /// Lets a fault happen.
-    fn fail(&mut self) {
-        let nodes = self.options.nodes;
-        if self.options.clocks == ClockFaults::Centuries && self.random.percent(40) {
-            return self.fail_clock();
-        }
-        let switches = self.options.leases == LeaseMode::Switched;
-        let fault = Fault::any(&mut self.random, nodes, switches);
-        self.happen(fault);
-    }
-
-    fn fail_clock(&mut self) {
-        let fault = Fault::any_clock_fault(&mut self.random, self.options.nodes);
-        self.happen(fault);
-    }
-
-    /// Plans a fault.
-    fn plan(&mut self, after: u64, fault: Fault) {
-        self.planned.push((self.now + after, fault));
-    }
-
-    /// Lets the faults happen that are planned for now.
-    fn follow_plan(&mut self) {
-        let now = self.now;
-        let due: Vec<_> = self.planned.extract_if(.., |(at, _)| *at <= now).collect();
-        for (_, fault) in due {
-            self.happen(fault);
-        }
-    }
-
-    /// The first node that considers itself the leader.
-    fn leader(&self) -> Option<u64> {
-        let leads = |machine: &&Machine| {
-            let serving = machine.running.as_ref().and_then(|running| running.serving.as_ref());
-            serving.is_some_and(|serving| serving.node.leads())
-        };
-        self.machines.iter().find(leads).map(|machine| machine.id)
-    }
-
-    fn happen(&mut self, fault: Fault) {
-        let (now, nodes) = (self.now, self.options.nodes);
-        self.faults += 1;
-        self.trace.event(now, format_args!("{fault:?}"));
-        match fault {
-            Fault::LateAnswers { by, until_cut } => self.delay_answers(by, until_cut),
-            Fault::Restarts { until_restart, back_after } => {
-                self.restart_followers(until_restart, back_after);
-            }
-            Fault::Kill { node, back_after } => {
-                self.machine(node).starts_at = now + back_after;
-                self.end(node, ExitCause::Killed);
-            }
-            Fault::PowerCut { node, persist, back_after } => {
-                self.cut_power(node, persist, back_after);
-            }
-            Fault::PowerCutDuring { node, operation, back_after } => {
-                let machine = self.machine(node);
-                machine.starts_at = now + back_after;
-                let at = power_cut_during(machine.disk.operations() + operation);
-                machine.disk.cut_power_at(at, Persist::Random);
-            }
-            Fault::PowerCutOfAll { back_after } => {
-                for node in 1..=nodes {
-                    self.cut_power(node, Persist::Random, back_after);
-                }
-            }
-            Fault::DiskFails { node, sync } => {
-                self.machine(node).disk.inject(failing_disk(sync));
-            }
-            Fault::DiskIsSlow { node, latency } => self.machine(node).disk_latency = latency,
-            Fault::Pause { node, time } => self.machine(node).paused_until = now + time,
-            Fault::CutOff { node } => {
-                for other in (1..=nodes).filter(|other| *other != node) {
-                    self.network.cut(node, other);
-                    self.network.cut(other, node);
-                }
-            }
-            Fault::CutOneWay { from, to } => self.network.cut(from, to),
-            Fault::SlowWay { from, to, by } => self.network.slow_down(from, to, by),
-            Fault::Heal => self.network.heal(),
-            Fault::Reset => self.network.reset_one(),
-            Fault::Rough => self.network.set_conditions(ROUGH_CONDITIONS),
-            Fault::Calm => self.network.set_conditions(LinkConditions::CALM),
-            Fault::ClockSteps { node, by } => {
-                let hit =
-                    self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
-                hit.for_each(|machine| machine.step_clock(by));
-            }
-            Fault::ClockShows { node, at } => {
-                let hit =
-                    self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
-                hit.for_each(|machine| machine.show(at));
-            }
-            Fault::FollowClock => self.follow_clock(),
-            Fault::RoundTrip { node, ms } => {
-                self.machine(node).round_trip = Duration::from_millis(ms);
-                self.end(node, ExitCause::Killed);
-            }
-            Fault::TransferAndCutOff { to, until_cut } => self.transfer_and_cut_off(to, until_cut),
-            Fault::Transfer { to } => self.transfer(to),
-            Fault::LeaseReads { on } => self.lease_reads = Some(on),
-        }
-    }
-
-    /// Delays the answers to the leader, and then cuts it off.
-    fn delay_answers(&mut self, by: u64, until_cut: u64) {
-        let nodes = self.options.nodes;
-        let Some(leader) = self.leader() else { return };
-        for other in (1..=nodes).filter(|other| *other != leader) {
-            self.network.slow_down(other, leader, by);
-        }
-        self.plan(until_cut, Fault::CutOff { node: leader });
-        self.plan(until_cut + 500, Fault::Heal);
-    }
-
-    /// Restarts all followers but one while the leader is cut off from that one.
-    fn restart_followers(&mut self, until_restart: u64, back_after: u64) {
-        let nodes = self.options.nodes;
-        let Some(leader) = self.leader() else { return };
-        let candidate = 1 + leader % nodes;
-        self.network.cut(leader, candidate);
-        for node in (1..=nodes).filter(|node| *node != leader && *node != candidate) {
-            self.plan(until_restart, Fault::Kill { node, back_after });
-        }
-        self.plan(until_restart, Fault::CutOff { node: leader });
-        self.plan(until_restart + 300, Fault::Heal);
-    }
-
-    fn transfer_and_cut_off(&mut self, to: u64, until_cut: u64) {
-        let Some(leader) = self.leader() else { return };
-        self.plan(0, Fault::Transfer { to });
-        self.plan(until_cut, Fault::CutOff { node: leader });
-        self.plan(until_cut + 500, Fault::Heal);
-    }
-
-    fn transfer(&self, to: u64) {
-        for machine in &self.machines {
-            let Some(running) = &machine.running else { continue };
-            if running.serving.as_ref().is_some_and(|serving| serving.node.leads()) {
-                running.spawn(&self.changes, |serving| async move {
-                    serving.node.transfer(to, Duration::from_secs(2)).await
-                });
-            }
-        }
-    }
-
-    /// Requests of each node that epochs follow its clock: the leader does that. The outcome does
-    /// not matter.
-    fn follow_clock(&self) {
-        let asked = Arc::default();
-        for running in self.machines.iter().filter_map(|machine| machine.running.as_ref()) {
-            running.spawn(&asked, |serving| async move {
-                drop(serving.oracle.follow_clock().await);
-            });
-        }
-    }
-
-    fn cut_power(&mut self, node: u64, persist: Persist, back_after: u64) {
-        let now = self.now;
-        let machine = self.machine(node);
-        machine.starts_at = now + back_after;
-        machine.disk.power_cut(persist);
-        self.end(node, ExitCause::PowerCut);
     }
 
     /// Ends the faults. Returns the time until timestamps came.
