@@ -90,18 +90,30 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     if arguments.json {
         return figure.print(true, Shape::Rate).and(checked.outcome());
     }
+    print_calls(&figure, ("timestamps", per_s), requests, &tally.failed)?;
+    print(&checked.text()).and(checked.outcome())
+}
+
+/// Prints the calls of a figure for people, with the rate of what they returned.
+pub fn print_calls(
+    figure: &Figure,
+    (returned, per_s): (&str, f64),
+    requests: u64,
+    failed: &BTreeMap<String, u64>,
+) -> Outcome {
     print(&format!(
-        "{ops} calls in {:.2} s: {per_s:.0} timestamps/s over {requests} requests; p50 {} us, p99 {} us, \
+        "{} calls in {:.2} s: {per_s:.0} {returned}/s over {requests} requests; p50 {} us, p99 {} us, \
          max {} us\n",
-        time.as_secs_f64(),
+        figure.ops,
+        figure.time.as_secs_f64(),
         figure.latencies.quantile_us(0.5),
         figure.latencies.quantile_us(0.99),
         figure.latencies.max_us(),
     ))?;
-    for (class, count) in &tally.failed {
+    for (class, count) in failed {
         print(&format!("{count} failed: {class}\n"))?;
     }
-    print(&checked.text()).and(checked.outcome())
+    Ok(())
 }
 
 /// Runs callers until they have made calls for the given time, and returns what each returned.

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::measure::figure::{Figure, Shape};
 use crate::measure::per_thread::PerThread;
 use crate::measure::resources::{self, Snapshot};
-use crate::timestamp::client_callers::{on_threads, run_callers};
+use crate::timestamp::client_callers::{on_threads, print_calls, run_callers};
 use crate::timestamp::number_set::NumberSet;
 use crate::timestamp::timestamp_arguments::TsBenchArguments;
 use esker_command::endpoints::{client_failure, members, sequence_failure};
@@ -89,17 +89,7 @@ async fn measure(
     if arguments.json {
         return figure.print(true, Shape::Rate).and(checked.outcome());
     }
-    print(&format!(
-        "{ops} calls in {:.2} s: {per_s:.0} numbers/s over {requests} requests; p50 {} us, p99 {} us, \
-         max {} us\n",
-        time.as_secs_f64(),
-        figure.latencies.quantile_us(0.5),
-        figure.latencies.quantile_us(0.99),
-        figure.latencies.max_us(),
-    ))?;
-    for (class, count) in &failed {
-        print(&format!("{count} failed: {class}\n"))?;
-    }
+    print_calls(&figure, ("numbers", per_s), requests, &failed)?;
     print(&checked.text()).and(checked.outcome())
 }
 
