@@ -20,7 +20,7 @@
 //! evicted for a new one. One that no epoch has come to is refused: it would stay among the answers
 //! for good, and push out those that are needed.
 
-mod kept_answers;
+mod recent_answers;
 mod sequence_command;
 mod sequence_set;
 mod sequence_snapshot;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use esker_raft::Command;
 
 use crate::sequence::{SEQUENCE_NUMBER_MAX, SequenceName};
-use crate::sequences::kept_answers::{KeptAnswers, SequenceAnswer};
+use crate::sequences::recent_answers::{RecentAnswers, SequenceAnswer};
 use crate::sequences::sequence_command::{
     CreateRefusal, CreateSequence, NextNumbers, NextOutcome, NextRefusal, NextRequest,
     RemoveSequence, SequenceCommand,
@@ -38,7 +38,7 @@ pub(super) struct Sequence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Sequences {
     pub(super) by_name: BTreeMap<SequenceName, Sequence>,
-    pub(super) answers: KeptAnswers,
+    pub(super) answers: RecentAnswers,
     /// The incarnation of the next sequence that is created.
     pub(super) next_id: u64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Sequences {
 impl Sequences {
     /// Creates an empty set that keeps at most `limit` answers.
     pub(crate) fn with_limit(limit: usize) -> Self {
-        Self { answers: KeptAnswers::with_limit(limit), ..Self::default() }
+        Self { answers: RecentAnswers::with_limit(limit), ..Self::default() }
     }
 
     /// The most answers that are kept.

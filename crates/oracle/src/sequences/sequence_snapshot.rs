@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 
 use crate::sequence::{SEQUENCE_COUNT_MAX, SEQUENCE_NUMBER_MAX, SequenceName};
-use crate::sequences::kept_answers::{KeptAnswers, SequenceAnswer};
+use crate::sequences::recent_answers::{RecentAnswers, SequenceAnswer};
 use crate::sequences::sequence_command::put_name;
 use crate::sequences::sequence_set::{SEQUENCES_MAX, Sequence, Sequences};
 use crate::state_fields::{damaged, read};
@@ -78,7 +78,7 @@ impl Sequences {
             answer.first <= next && u64::from(answer.count) <= next - answer.first
         };
         check(answers.values().all(is_taken), "an answer has numbers that were not taken")?;
-        let answers = KeptAnswers::restore(answers, evicted, limit);
+        let answers = RecentAnswers::restore(answers, evicted, limit);
         let answers = answers.ok_or_else(|| damaged("an answer that is kept was evicted"))?;
         Ok(Self { by_name, answers, next_id })
     }

@@ -20,20 +20,20 @@ pub(crate) struct SequenceAnswer {
 
 /// The answers with the highest keys of all that were given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeptAnswers {
+pub(crate) struct RecentAnswers {
     by_key: BTreeMap<Timestamp, SequenceAnswer>,
     /// The highest key whose answer was evicted. All keys that are kept are above it.
     evicted: Option<Timestamp>,
     limit: usize,
 }
 
-impl Default for KeptAnswers {
+impl Default for RecentAnswers {
     fn default() -> Self {
         Self::with_limit(ANSWERS_MAX)
     }
 }
 
-impl KeptAnswers {
+impl RecentAnswers {
     /// Creates answers of which at most `limit`, 1 or more, are kept.
     pub(crate) fn with_limit(limit: usize) -> Self {
         Self { by_key: BTreeMap::new(), evicted: None, limit: limit.max(1) }
