@@ -9,7 +9,9 @@ use crate::client::{Protocol, get};
 use crate::esker::{command, run};
 use crate::lines::{ANY_PORT, NodeProcess, serve, until_timestamps};
 
-const PAGE: &str = include_str!("../../../../docs/src/service.md");
+const PAGE: &str = include_str!("../../../../docs/src/service-troubleshooting.md");
+const PAGE_NAME: &str = "service-troubleshooting.md";
+const SECURITY: &str = include_str!("../../../../docs/src/service-security.md");
 const ALERTS: &str = include_str!("../../../../packaging/prometheus/alerts.yml");
 const ALERT_TESTS: &str = include_str!("../../../../packaging/prometheus/alerts_test.yml");
 const DASHBOARD: &str = include_str!("../../../../packaging/grafana/esker.json");
@@ -19,7 +21,7 @@ const SETTINGS: &str = include_str!("../../../../packaging/esker.toml");
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AlertRow {
     metrics: BTreeSet<String>,
-    anchors: BTreeSet<String>,
+    sections: BTreeSet<String>,
 }
 
 /// The names of metrics in `text`.
@@ -38,9 +40,13 @@ fn rows_of_page() -> BTreeMap<String, AlertRow> {
     let rows = table.lines().take_while(|line| line.starts_with('|'));
     let row = |line: &str| {
         let cells: Vec<_> = line.trim_matches('|').split(" | ").map(str::trim).collect();
-        let anchors = cells[2].split("](#").skip(1).map(|rest| rest.split(')').next().unwrap());
-        let anchors = anchors.map(str::to_owned).collect();
-        (cells[0].to_owned(), AlertRow { metrics: metrics(cells[1]), anchors })
+        let links = cells[2].split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+        let with_page = |link: &str| match link.starts_with('#') {
+            true => format!("{PAGE_NAME}{link}"),
+            false => link.to_owned(),
+        };
+        let sections = links.map(with_page).collect();
+        (cells[0].to_owned(), AlertRow { metrics: metrics(cells[1]), sections })
     };
     rows.map(row).collect()
 }
@@ -56,7 +62,7 @@ fn rows_of_rules() -> BTreeMap<String, AlertRow> {
         let row = rows.entry(summary).or_default();
         row.metrics.extend(metrics(expression));
         let chapter = field("chapter").lines().next().unwrap();
-        row.anchors.insert(chapter.strip_prefix("service.md#").unwrap().to_owned());
+        row.sections.insert(chapter.to_owned());
     }
     rows
 }
@@ -69,8 +75,8 @@ fn the_alerts_of_the_page_are_those_of_the_rules() {
         let row = &page[summary];
         let missing: Vec<_> = row.metrics.difference(&rule.metrics).collect();
         assert!(missing.is_empty(), "{summary}: the rule lacks {missing:?}");
-        assert!(rule.anchors.is_subset(&row.anchors), "{summary}: {:?}", rule.anchors);
-        assert!(rule.anchors.iter().all(|anchor| has_heading(anchor)), "{:?}", rule.anchors);
+        assert!(rule.sections.is_subset(&row.sections), "{summary}: {:?}", rule.sections);
+        assert!(rule.sections.iter().all(|section| has_heading(section)), "{:?}", rule.sections);
     }
     // Each has a test in which it fires.
     for alert in ALERTS.split("      - alert: ").skip(1).map(|rest| rest.lines().next().unwrap()) {
@@ -79,9 +85,15 @@ fn the_alerts_of_the_page_are_those_of_the_rules() {
     }
 }
 
-/// Whether the page has the heading that an anchor is made from.
-fn has_heading(anchor: &str) -> bool {
-    let headings = PAGE.lines().filter(|line| line.starts_with('#'));
+/// Whether the page of a section, as `page.md#anchor`, has the heading that the anchor is made from.
+fn has_heading(section: &str) -> bool {
+    let (page, anchor) = section.split_once('#').unwrap();
+    let page = match page {
+        PAGE_NAME => PAGE,
+        "service-security.md" => SECURITY,
+        other => panic!("no page of alerts: {other}"),
+    };
+    let headings = page.lines().filter(|line| line.starts_with('#'));
     let kept = |c: char| c.is_alphanumeric() || c == ' ' || c == '-';
     let anchor_of = |line: &str| {
         let text: String =
