@@ -85,7 +85,7 @@ fn the_alerts_of_the_page_are_those_of_the_rules() {
     }
 }
 
-/// Whether the page of a section, as `page.md#anchor`, has the heading that the anchor is made from.
+/// Whether the page of `page.md#anchor` has the heading that the anchor is made from.
 fn has_heading(section: &str) -> bool {
     let (page, anchor) = section.split_once('#').unwrap();
     let page = match page {
